@@ -1,0 +1,1 @@
+"""One thin file a command; torch is imported inside commands only."""

@@ -1,0 +1,1 @@
+"""schedule → execute → update: requests in, tokens out."""

@@ -1,0 +1,120 @@
+"""One request from arrival to its last token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+
+from kvtool.cache.manager import SequenceKV
+from kvtool.engine.sampling import SamplingParams
+
+_request_ids = count()
+
+
+class RequestStatus(Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Where the KV of the prompt came from: cached + shifted + recomputed + computed = prompt."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    shifted_tokens: int
+    recomputed_tokens: int
+    completion_tokens: int
+
+    @property
+    def computed_tokens(self) -> int:
+        return self.prompt_tokens - self.cached_tokens - self.shifted_tokens - self.recomputed_tokens
+
+
+class Request:
+    """State of one request; the scheduler alone changes it.
+
+    `tokens` = prompt + output so far, int32. `kv` is what it holds of the cache while it runs.
+    `num_computed_tokens`: tokens whose KV exists, those served from the cache included.
+    `forced_ids`: a recorded reply, taken instead of the sampler's choice (replay, --verify).
+    `keep_logits`: sampled tokens carry their logits row.
+    """
+
+    def __init__(
+        self,
+        prompt_ids: npt.ArrayLike,
+        sampling: SamplingParams,
+        *,
+        namespace: bytes = b"",
+        reuse: bool = True,
+        forced_ids: tuple[int, ...] | None = None,
+        keep_logits: bool = False,
+        name: str | None = None,
+    ) -> None:
+        prompt = np.asarray(prompt_ids, dtype=np.int32)
+        assert prompt.ndim == 1 and len(prompt) > 0
+        self.id = next(_request_ids)  # internal and unique; callers' names may repeat
+        self.name = name
+        self.sampling = sampling
+        self.namespace = namespace
+        self.reuse = reuse
+        self.forced_ids = forced_ids
+        self.keep_logits = keep_logits
+        self.status = RequestStatus.WAITING
+        self.finish_reason: str | None = None  # length | stop | eos | abort
+        self.kv: SequenceKV | None = None
+        self.num_prompt_tokens = len(prompt)
+        self.num_computed_tokens = 0
+        self.num_cached_tokens = 0  # of the prompt, at first admission
+        self.num_preemptions = 0
+        self.overtaken = 0  # later arrivals that were admitted first
+        self.arrival = self.id
+        self._tokens = np.empty(len(prompt) + sampling.max_tokens, dtype=np.int32)
+        self._tokens[: len(prompt)] = prompt
+        self.num_tokens = len(prompt)
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int32]:
+        return self._tokens[: self.num_tokens]
+
+    @property
+    def prompt_ids(self) -> npt.NDArray[np.int32]:
+        return self._tokens[: self.num_prompt_tokens]
+
+    @property
+    def output_ids(self) -> list[int]:
+        ids: list[int] = self._tokens[self.num_prompt_tokens : self.num_tokens].tolist()
+        return ids
+
+    @property
+    def num_output_tokens(self) -> int:
+        return self.num_tokens - self.num_prompt_tokens
+
+    @property
+    def max_tokens_total(self) -> int:
+        """Tokens whose KV may ever be needed: the last sampled token is never fed back."""
+        return self.num_prompt_tokens + self.sampling.max_tokens - 1
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status is RequestStatus.FINISHED
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self.num_prompt_tokens,
+            cached_tokens=self.num_cached_tokens,
+            shifted_tokens=0,
+            recomputed_tokens=0,
+            completion_tokens=self.num_output_tokens,
+        )
+
+    def append(self, token_id: int) -> None:
+        self._tokens[self.num_tokens] = token_id
+        self.num_tokens += 1

@@ -1,0 +1,1 @@
+"""The data plane: models from files to logits. torch and transformers live here."""
