@@ -1,0 +1,43 @@
+"""Runs benchmark cases: `python benchmarks/run.py [CASE…]`. Each checks its result, then times it.
+
+Times of separate runs on a shared machine mean little, so a case runs its variants alternately in
+one process and reports medians and their ratio. Rows go to benchmarks/results/<case>.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import rows
+
+CASES = {
+    "prefix_ttft": "cases.prefix_ttft:run",
+    "vs_transformers": "cases.vs_transformers:run",
+    "fragmentation": "cases.fragmentation:run",
+    "startup": "cases.startup:run",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; default: all")
+    parser.add_argument("--dry", action="store_true", help="print rows, do not append them")
+    arguments = parser.parse_args()
+    unknown = set(arguments.cases) - set(CASES)
+    if unknown:
+        parser.error(f"unknown case {', '.join(sorted(unknown))}; allowed: {', '.join(CASES)}")
+    for case in arguments.cases or CASES:
+        module, function = CASES[case].split(":")
+        for row in getattr(import_module(module), function)():
+            print(case, row, flush=True)
+            if not arguments.dry:
+                rows.append(case, row)
+
+
+if __name__ == "__main__":
+    main()

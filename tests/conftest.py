@@ -1,0 +1,24 @@
+"""One thread, no network, no colour: every test sees the same machine."""
+
+import os
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["NO_COLOR"] = "1"
+os.environ["TERM"] = "dumb"
+os.environ.pop("FORCE_COLOR", None)
+os.environ.pop("GITHUB_ACTIONS", None)
+if not Path("/dev/nvidia0").exists():
+    os.environ["TRITON_INTERPRET"] = "1"  # before any kernel module is imported
+
+from hypothesis import settings
+
+settings.register_profile("kvtool", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("kvtool")
+
+
+def pytest_sessionstart() -> None:
+    import torch
+
+    torch.set_num_threads(1)
