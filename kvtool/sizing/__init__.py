@@ -1,0 +1,1 @@
+"""How many bytes a model's KV cache takes: pure arithmetic, no torch, no weights."""
