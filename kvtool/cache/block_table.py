@@ -42,20 +42,40 @@ class BlockTable:
         ids: list[int] = self.entries[:, 0].tolist()
         return ids
 
+    @property
+    def last_block(self) -> int:
+        return self.block_id(self.num_entries - 1)
+
+    def block_id(self, index: int) -> int:
+        return int(self._rows[index, 0])
+
     def entry(self, index: int) -> Entry:
         return Entry(*self.entries[index].tolist())
 
-    def append(self, block_id: int, length: int) -> None:
-        """One more ordinary entry behind the last token."""
-        if self.num_entries == len(self._rows):
-            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
-        self._rows[self.num_entries] = (block_id, 0, self.num_tokens, length, 0)
-        self.num_entries += 1
-        self.num_tokens += length
+    def ids(self, first: int, end: int) -> npt.NDArray[np.int64]:
+        """Block ids of entries [first, end), int64, as a copy."""
+        return self.entries[first:end, 0].astype(np.int64)
 
-    def grow_last(self, num_tokens: int) -> None:
-        self._rows[self.num_entries - 1, 3] += num_tokens
-        self.num_tokens += num_tokens
+    def extend(self, block_ids: npt.ArrayLike, num_tokens: int, block_size: int) -> None:
+        """Cover [0, num_tokens): fill the last entry, then append ordinary ones.
+
+        block_ids: the further blocks this needs, no more and no fewer.
+        """
+        first, end = self.num_entries, -(-num_tokens // block_size)
+        if end > len(self._rows):
+            rows = np.empty((max(end, 2 * len(self._rows)), ENTRY_FIELDS), dtype=np.int32)
+            rows[:first] = self._rows[:first]
+            self._rows = rows
+        if first:
+            self._rows[first - 1, 3] = block_size
+        if end > first:
+            rows = self._rows[first:end]
+            rows[:] = (0, 0, 0, block_size, 0)
+            rows[:, 0] = block_ids
+            rows[:, 2] = np.arange(first * block_size, end * block_size, block_size)
+        self._rows[end - 1, 3] = num_tokens - (end - 1) * block_size
+        self.num_entries = end
+        self.num_tokens = num_tokens
 
     def replace_block(self, index: int, block_id: int) -> None:
         """Point an entry at another block that holds the same KV in the same slots."""

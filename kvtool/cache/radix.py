@@ -1,0 +1,182 @@
+"""RadixTree: a tree whose nodes are blocks (tokasaurus), after SGLang's RadixAttention.
+
+A node is a block, so nodes never split; the last, partly matching block is compared token by
+token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from kvtool.cache.block_pool import BlockIds, BlockPool, Tokens
+from kvtool.cache.children import SortedChildren
+from kvtool.cache.index import (
+    NO_BLOCKS,
+    NO_MATCH,
+    Insertion,
+    Match,
+    Roots,
+    check_contents,
+    verified,
+)
+
+# key = content hash + parent id * factor. Content hashes have 62 bits and ids 31, so that keys
+# fit into int64 and the walk is one multiplication and one addition a block.
+_HASH_MASK = (1 << 62) - 1
+_PARENT_FACTOR = 0x6F4A7C15
+
+TokenHash = Callable[[Tokens], npt.NDArray[np.int64]]
+
+
+@cache
+def _factors(block_size: int) -> npt.NDArray[np.int64]:
+    """One odd 64-bit factor a slot, always the same ones."""
+    return (
+        np.random.Generator(np.random.PCG64(0x6B76)).integers(
+            -(2**62), 2**62, block_size, dtype=np.int64
+        )
+        * 2
+        + 1
+    )
+
+
+def hash_tokens(blocks: Tokens) -> npt.NDArray[np.int64]:
+    """[n, block_size] -> [n]: a multilinear hash of 62 bits. It finds candidates, no more."""
+    products = blocks.astype(np.int64) @ _factors(blocks.shape[1])
+    return (products ^ (products >> 32)) & _HASH_MASK
+
+
+class RadixTree:
+    """Full blocks are found by a 64-bit key of (parent id, tokens), the last one by its prefix."""
+
+    def __init__(self, pool: BlockPool, token_hash: TokenHash = hash_tokens) -> None:
+        self._pool = pool
+        self._token_hash = token_hash
+        self._roots = Roots()
+        self._blocks: dict[int, int] = {}  # key -> full block
+        self._keys = np.zeros(pool.num_blocks, dtype=np.int64)
+        self._key_of = self._keys.data
+        self._children = SortedChildren(pool)
+
+    def match(self, tokens: Tokens, namespace: bytes) -> Match:
+        root = self._roots.find(namespace)
+        if root is None:
+            return NO_MATCH
+        size = self._pool.block_size
+        blocks = tokens[: len(tokens) // size * size].reshape(-1, size)
+        ids, collided = self._walk(root, self._token_hash(blocks), blocks)
+        num_tokens = len(ids) * size
+        rest = tokens[num_tokens : num_tokens + size]
+        if size > 1 and len(rest):
+            parent = int(ids[-1]) if len(ids) else root
+            block, length = self._children.longest_prefix(parent, rest)
+            if length:
+                ids = np.append(ids, block)
+                num_tokens += length
+        return Match(ids, num_tokens, collided)
+
+    def insert(
+        self, block_ids: BlockIds, tokens: Tokens, parent: int | None, namespace: bytes
+    ) -> Insertion:
+        blocks = tokens.reshape(len(block_ids), self._pool.block_size)
+        contents = self._token_hash(blocks)
+        root = self._roots.find(namespace) if parent is None else parent
+        found, collided = (NO_BLOCKS, False) if root is None else self._walk(root, contents, blocks)
+        first = len(found)
+        if collided or first == len(block_ids):
+            return Insertion(found, NO_BLOCKS)
+        parent = int(found[-1]) if first else parent
+        head = self._roots.add_child(namespace) if parent is None or parent < 0 else parent
+        new = self._add(block_ids[first:], blocks[first:], contents[first:], head)
+        if head < 0 and not len(new):
+            self._roots.remove_child(head)
+        return Insertion(found, new)
+
+    def insert_partial(
+        self, block_id: int, tokens: Tokens, parent: int | None, namespace: bytes
+    ) -> bool:
+        assert 0 < len(tokens) < self._pool.block_size
+        root = self._roots.find(namespace) if parent is None else parent
+        if root is not None and self._children.longest_prefix(root, tokens)[1] == len(tokens):
+            return False
+        head = self._roots.add_child(namespace) if parent is None else parent
+        block = np.array([block_id])
+        self._pool.store(block, tokens[None], head)
+        self._children.add_run(head, block)
+        return True
+
+    def remove(self, block_id: int) -> int | None:
+        pool = self._pool
+        parent = pool.parent_of[block_id]
+        if pool.num_tokens_of[block_id] == pool.block_size:
+            del self._blocks[self._key_of[block_id]]
+        self._children.remove(parent, block_id)
+        if parent < 0:
+            self._roots.remove_child(parent)
+        return pool.forget(block_id)
+
+    def _walk(
+        self, parent: int, contents: npt.NDArray[np.int64], blocks: Tokens
+    ) -> tuple[BlockIds, bool]:
+        """Full blocks behind `parent` that hold `blocks`; and whether a key met other tokens."""
+        ids: list[int] = []
+        get = self._blocks.get
+        node = parent
+        for content in contents.tolist():
+            child = get(content + node * _PARENT_FACTOR)
+            if child is None:
+                break
+            ids.append(child)
+            node = child
+        if not ids:
+            return NO_BLOCKS, False
+        found = verified(self._pool, ids, blocks, parent)
+        return found, len(found) < len(ids)
+
+    def _count_unused(self, keys: list[int]) -> int:
+        """Leading keys that are neither taken nor repeated."""
+        if self._blocks.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
+            return len(keys)
+        seen = set()
+        for position, key in enumerate(keys):
+            if key in self._blocks or key in seen:
+                return position
+            seen.add(key)
+        return len(keys)
+
+    def _add(
+        self, new: BlockIds, blocks: Tokens, contents: npt.NDArray[np.int64], parent: int
+    ) -> BlockIds:
+        """Index new blocks in order, up to the first whose key is taken."""
+        ids = new.tolist()
+        keys = _keys([parent, *ids[:-1]], contents)
+        count = self._count_unused(keys.tolist())
+        if count:
+            new, ids, keys = new[:count], ids[:count], keys[:count]
+            self._pool.store(new, blocks[:count], parent)
+            self._keys[new] = keys
+            self._blocks.update(zip(keys.tolist(), ids))
+            self._children.add_run(parent, new)
+        return new[:count]
+
+    def check_integrity(self) -> None:
+        pool = self._pool
+        check_contents(pool)
+        self._roots.check_integrity(pool)
+        self._children.check_integrity()
+        cached = np.flatnonzero(pool.num_tokens > 0)
+        full = cached[pool.num_tokens[cached] == pool.block_size]
+        keys = _keys(pool.parent[full].tolist(), self._token_hash(pool.tokens[full]))
+        assert (keys == self._keys[full]).all()
+        assert dict(zip(keys.tolist(), full.tolist())) == self._blocks
+        edges = set(zip(pool.parent[cached].tolist(), cached.tolist()))
+        assert set(self._children) == edges, "sibling lists differ from the parents of blocks"
+
+
+def _keys(parents: list[int], contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The keys `_walk` computes one by one."""
+    return contents + np.array(parents, dtype=np.int64) * _PARENT_FACTOR

@@ -1,0 +1,48 @@
+"""What one request holds of the cache."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvtool.cache.block_table import BlockTable
+
+
+class BlockCopy(NamedTuple):
+    """Copy the first `num_slots` slots of `source` to `target`, all layers of group `group`."""
+
+    group: int
+    source: int
+    target: int
+    num_slots: int
+
+
+class Query(NamedTuple):
+    """The outcome of one lookup; collisions over all groups."""
+
+    num_tokens: int
+    num_hit_tokens: int
+    num_collisions: int
+
+
+class SequenceKV:
+    """A block table per group, tiling [0, num_tokens); the manager alone changes it.
+
+    [0, num_cached): KV taken from the cache; these slots are never written by this request.
+    num_committed_blocks: leading blocks that are in the index, in every group.
+    indexable: False once a block's key was taken by other tokens; nothing behind it is indexed.
+    copy_sources: per group, blocks that a copy of the coming step still reads.
+    """
+
+    def __init__(self, namespace: bytes, num_groups: int, priority: int = 0) -> None:
+        self.namespace = namespace
+        self.priority = priority
+        self.tables = tuple(BlockTable() for _ in range(num_groups))
+        self.copy_sources: tuple[list[int], ...] = tuple([] for _ in range(num_groups))
+        self.num_cached = 0
+        self.num_committed_blocks = 0
+        self.indexable = True
+        self.query: Query | None = None  # until it is counted
+
+    @property
+    def num_tokens(self) -> int:
+        return self.tables[0].num_tokens

@@ -1,0 +1,58 @@
+"""Counters of one cache, in tokens and blocks. Hit rates count index matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from kvtool.cache.block_pool import BlockPool
+from kvtool.cache.block_table import BlockTable
+from kvtool.cache.sequence import Query
+
+
+@dataclass(slots=True)
+class CacheStats:
+    """Block counts are sums over the layer groups; token counts are counted once.
+
+    hit_tokens are the matched ones; the scheduler recomputes the last token of a prompt that is
+    cached completely and counts it in `full_hit_recomputed`.
+    """
+
+    requests: int = 0
+    queried_tokens: int = 0
+    hit_tokens: int = 0
+    full_hit_recomputed: int = 0
+    stored_blocks: int = 0
+    evicted_blocks: int = 0
+    duplicate_blocks: int = 0  # computed twice at the same time, one copy dropped
+    collisions: int = 0  # right key, other tokens: treated as a miss
+    copied_blocks: int = 0  # copy-on-write of a shared partial block
+    taken_over_blocks: int = 0  # a partial block continued in place, without a copy
+
+    @property
+    def hit_rate(self) -> float:
+        """Of the queried tokens; 0 before the first query."""
+        return self.hit_tokens / self.queried_tokens if self.queried_tokens else 0.0
+
+    def count(self, query: Query) -> None:
+        self.requests += 1
+        self.queried_tokens += query.num_tokens
+        self.hit_tokens += query.num_hit_tokens
+        self.collisions += query.num_collisions
+
+    def count_full_hit(self) -> None:
+        """A completely cached prompt: one token is computed again for its logits."""
+        self.full_hit_recomputed += 1
+
+    def as_dict(self) -> dict[str, int | float]:
+        return {**asdict(self), "hit_rate": self.hit_rate}
+
+
+def internal_fragmentation(pool: BlockPool, tables: Iterable[BlockTable]) -> float:
+    """Unused slots / slots of the blocks that these tables hold; a shared block counts once."""
+    used: dict[int, int] = {}
+    for table in tables:
+        for block, offset, _, length, _ in table.entries.tolist():
+            used[block] = max(used.get(block, 0), offset + length, int(pool.num_tokens[block]))
+    slots = len(used) * pool.block_size
+    return 1 - sum(used.values()) / slots if slots else 0.0

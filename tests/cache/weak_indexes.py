@@ -1,0 +1,31 @@
+"""Prefix indexes whose hash functions collide all the time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from kvtool.cache import radix
+from kvtool.cache.chain import HashChain
+from kvtool.cache.group_cache import IndexFactory
+from kvtool.cache.radix import RadixTree
+
+
+def constant_tokens(blocks: np.ndarray) -> np.ndarray:
+    return np.zeros(len(blocks), dtype=np.int64)
+
+
+def parent_blind(blocks: np.ndarray) -> np.ndarray:
+    """Blocks that start with token t get the key of any block t places behind their parent."""
+    return -blocks[:, 0].astype(np.int64) * radix._PARENT_FACTOR
+
+
+WEAK: dict[str, IndexFactory] = {
+    "radix, one hash": partial(RadixTree, token_hash=constant_tokens),
+    "radix, keys of other parents": partial(RadixTree, token_hash=parent_blind),
+    "chain, one hash": partial(HashChain, block_hash=lambda parent, tokens: b"1" * 32),
+    "chain, tokens only": partial(
+        HashChain, block_hash=lambda parent, tokens: tokens.ljust(32)[:32]
+    ),
+}
