@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +52,12 @@ class Batch:
 
 class SampledToken(NamedTuple):
     """logprob and top_logprobs [(token_id, logprob)…] when asked for; logits: the row the token
-    was drawn from, before penalties and filters (a tensor; the control plane only carries it)."""
+    was drawn from, before penalties and filters, float32 [vocab_size]."""
 
     token_id: int
     logprob: float | None = None
     top_logprobs: tuple[tuple[int, float], ...] = ()
-    logits: Any = None
+    logits: npt.NDArray[np.float32] | None = None
 
 
 # request id -> the token it got in this step

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtool.cache.manager import SequenceKV
+from kvtool.engine.batch import SampledToken
+from kvtool.engine.metrics import Timing
 from kvtool.engine.sampling import SamplingParams
 
 _request_ids = count()
@@ -34,7 +36,9 @@ class Usage:
 
     @property
     def computed_tokens(self) -> int:
-        return self.prompt_tokens - self.cached_tokens - self.shifted_tokens - self.recomputed_tokens
+        return (
+            self.prompt_tokens - self.cached_tokens - self.shifted_tokens - self.recomputed_tokens
+        )
 
 
 class Request:
@@ -42,8 +46,11 @@ class Request:
 
     `tokens` = prompt + output so far, int32. `kv` is what it holds of the cache while it runs.
     `num_computed_tokens`: tokens whose KV exists, those served from the cache included.
+    `reuse` False: neither uses cached KV nor leaves any. `priority`: of its blocks, where the
+    eviction policy asks for one; the lowest is evicted first.
     `forced_ids`: a recorded reply, taken instead of the sampler's choice (replay, --verify).
-    `keep_logits`: sampled tokens carry their logits row.
+    `samples`: the sampled tokens, kept only where there is more to them than their ids: with
+    `sampling.logprobs`, or with `keep_logits` (each carries its logits row).
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class Request:
         *,
         namespace: bytes = b"",
         reuse: bool = True,
+        priority: int = 0,
         forced_ids: tuple[int, ...] | None = None,
         keep_logits: bool = False,
         name: str | None = None,
@@ -64,6 +72,7 @@ class Request:
         self.sampling = sampling
         self.namespace = namespace
         self.reuse = reuse
+        self.priority = priority
         self.forced_ids = forced_ids
         self.keep_logits = keep_logits
         self.status = RequestStatus.WAITING
@@ -71,13 +80,17 @@ class Request:
         self.kv: SequenceKV | None = None
         self.num_prompt_tokens = len(prompt)
         self.num_computed_tokens = 0
+        self.admitted = False  # once at least, with slots
         self.num_cached_tokens = 0  # of the prompt, at first admission
         self.num_preemptions = 0
+        self.last_step = -1  # the step this request was last part of
         self.overtaken = 0  # later arrivals that were admitted first
         self.arrival = self.id
         self._tokens = np.empty(len(prompt) + sampling.max_tokens, dtype=np.int32)
         self._tokens[: len(prompt)] = prompt
         self.num_tokens = len(prompt)
+        self.samples: list[SampledToken] = []
+        self.timing = Timing()
 
     @property
     def tokens(self) -> npt.NDArray[np.int32]:
@@ -102,6 +115,13 @@ class Request:
         return self.num_prompt_tokens + self.sampling.max_tokens - 1
 
     @property
+    def forced_id(self) -> int | None:
+        """The recorded id of the next output token, None where none is recorded."""
+        if self.forced_ids is None or self.num_output_tokens >= len(self.forced_ids):
+            return None
+        return self.forced_ids[self.num_output_tokens]
+
+    @property
     def is_finished(self) -> bool:
         return self.status is RequestStatus.FINISHED
 
@@ -115,6 +135,8 @@ class Request:
             completion_tokens=self.num_output_tokens,
         )
 
-    def append(self, token_id: int) -> None:
-        self._tokens[self.num_tokens] = token_id
+    def append(self, sampled: SampledToken) -> None:
+        self._tokens[self.num_tokens] = sampled.token_id
         self.num_tokens += 1
+        if self.keep_logits or self.sampling.logprobs is not None:
+            self.samples.append(sampled)

@@ -42,7 +42,12 @@ class SamplingParams:
                 0.0 < self.repetition_penalty < float("inf"),
                 "above 0 and finite",
             ),
-            ("logprobs", self.logprobs, self.logprobs is None or 0 <= self.logprobs <= 100, "0 to 100"),
+            (
+                "logprobs",
+                self.logprobs,
+                self.logprobs is None or 0 <= self.logprobs <= 100,
+                "0 to 100",
+            ),
             ("stop", self.stop, all(self.stop), "non-empty strings"),
         )
         for option, value, ok, allowed in checks:

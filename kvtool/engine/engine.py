@@ -1,0 +1,88 @@
+"""The loop: schedule, execute, update."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from kvtool.cache.manager import CacheManager
+from kvtool.config import SchedulerConfig
+from kvtool.engine.executor import Executor
+from kvtool.engine.metrics import EngineMetrics
+from kvtool.engine.request import Request
+from kvtool.engine.scheduler import Scheduler
+
+
+class Engine:
+    """Requests in, tokens out.
+
+    check_integrity: verify all cache invariants after every step (slow).
+    clock: seconds; a simulated executor brings its own.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        manager: CacheManager,
+        config: SchedulerConfig,
+        *,
+        check_integrity: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.executor = executor
+        self.manager = manager
+        self.scheduler = Scheduler(manager, config)
+        self.metrics = EngineMetrics()
+        self._check_integrity = check_integrity
+        self._clock = clock
+
+    @property
+    def has_work(self) -> bool:
+        return self.scheduler.has_work
+
+    def add(self, request: Request) -> None:
+        """Raises `InputError`, `ConfigError` or `CacheError` for a request that can never run."""
+        self.scheduler.add(request)
+        request.timing.arrival_s = self._clock()
+
+    def finish(self, request: Request, reason: str) -> None:
+        """End a request now, between two steps; no effect on a finished one."""
+        self.scheduler.finish(request, reason)
+
+    def abort(self, request: Request) -> None:
+        self.finish(request, "abort")
+
+    def step(self) -> list[Request]:
+        """One forward; returns the requests that got a token, finished ones included.
+
+        Whatever interrupts the executor, Ctrl-C included, leaves cache and queues consistent:
+        the requests of the step wait for admission again.
+        """
+        batch = self.scheduler.schedule()
+        blocks_in_use = self.manager.num_blocks - self.manager.num_available_blocks
+        try:
+            output = self.executor.execute(batch)
+        except BaseException:
+            self.scheduler.rollback(batch)
+            raise
+        progressed = self.scheduler.update(batch, output)
+        now_s = self._clock()
+        for request in progressed:
+            request.timing.token(now_s)
+        self.metrics.record(batch, self.scheduler.block_size, blocks_in_use)
+        self.metrics.preemptions = self.scheduler.num_preemptions
+        if self._check_integrity:
+            self.check_integrity()
+        return progressed
+
+    def run(self, requests: Iterable[Request]) -> Iterator[Request]:
+        """Add all, step until no work is left, yield each request when it is finished."""
+        for request in requests:
+            self.add(request)
+        while self.has_work:
+            yield from (request for request in self.step() if request.is_finished)
+
+    def check_integrity(self) -> None:
+        """Raises `AssertionError` where pools, indexes or tables contradict each other."""
+        live = [request.kv for request in self.scheduler.running if request.kv is not None]
+        self.manager.check_integrity(live)

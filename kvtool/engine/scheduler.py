@@ -1,0 +1,250 @@
+"""Continuous batching: which tokens of which requests the next forward computes.
+
+Iteration-level scheduling (Orca), chunked prefill under a token budget with decodes first
+(Sarathi), preemption by recompute (vLLM), cache-aware order (SGLang). The rules are pure
+functions in `admission`, `chunking`, `preemption`, `twins` and `waiting_queue`; this class owns
+the state they look at and is the only caller that changes a request.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kvtool.cache.manager import CacheManager, SequenceKV, Tokens
+from kvtool.config import SchedulerConfig
+from kvtool.engine.admission import check_fits, has_room, num_blocks_for
+from kvtool.engine.batch import Batch, StepOutput
+from kvtool.engine.chunking import check_chunking, next_chunk, num_shareable_tokens
+from kvtool.engine.finish import finish_reason
+from kvtool.engine.preemption import choose_victim
+from kvtool.engine.request import Request, RequestStatus
+from kvtool.engine.step_plan import StepPlan
+from kvtool.engine.twins import awaits_twin
+from kvtool.engine.waiting_queue import WaitingQueue
+
+
+class Scheduler:
+    """`running` is in order of admission; its first request always progresses."""
+
+    def __init__(self, manager: CacheManager, config: SchedulerConfig) -> None:
+        self.block_size = manager.config.block_size
+        check_chunking(config, self.block_size)
+        self.manager = manager
+        self.config = config
+        self.running: list[Request] = []
+        self.waiting = WaitingQueue(config.max_overtakes)
+        self.num_preemptions = 0
+        self._step = 0
+        self._granule = config.deterministic_chunk if config.deterministic else self.block_size
+        self._watermark = math.ceil(config.watermark * manager.num_blocks)
+        # So many that their decodes never exceed the budget.
+        self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.running) or len(self.waiting) > 0
+
+    def add(self, request: Request) -> None:
+        """Queue a request; raises as `admission.check_fits` where it can never be served."""
+        check_fits(request, self.config, self.manager.num_blocks, self.block_size)
+        self.waiting.push(request)
+
+    def schedule(self) -> Batch:
+        """The next step; never empty while there is work."""
+        max_requests = 1 if self.config.deterministic else self._max_running
+        plan = StepPlan(self.config.max_num_batched_tokens, max_requests, self.block_size)
+        if self.config.deterministic:  # one place a step: newcomers first, or they never get it
+            self._admit_waiting(plan)
+            self._continue_running(plan)
+        else:
+            self._continue_running(plan)
+            self._admit_waiting(plan)
+        batch = plan.batch(len(self.manager.groups))
+        assert batch.requests or not self.has_work, "a step without progress"
+        for scheduled in batch.requests:
+            scheduled.request.last_step = self._step
+        self._step += 1
+        return batch
+
+    def update(self, batch: Batch, output: StepOutput) -> list[Request]:
+        """Take in what the step computed; returns the requests that got a token."""
+        progressed = []
+        for scheduled in batch.requests:
+            request = scheduled.request
+            assert request.kv is not None
+            request.num_computed_tokens = scheduled.end
+            self.manager.commit(request.kv, self._shareable(request))
+            if scheduled.sample:
+                request.append(output[request.id])
+                progressed.append(request)
+                reason = finish_reason(request)
+                if reason is not None:
+                    self.finish(request, reason)
+        return progressed
+
+    def finish(self, request: Request, reason: str) -> None:
+        """End a request at any point between two steps; no effect on a finished one."""
+        if request.is_finished:
+            return
+        if request.status is RequestStatus.RUNNING:
+            self._release(request, self._shareable(request))
+        else:
+            self.waiting.remove(request)
+        request.status = RequestStatus.FINISHED
+        request.finish_reason = reason
+
+    def rollback(self, batch: Batch) -> None:
+        """Undo `schedule` where the step did not run: its requests wait for admission again.
+
+        Their copies never happened, so nothing but the blocks already committed is shared.
+        """
+        for scheduled in batch.requests:
+            self._preempt(scheduled.request, scheduled.request.tokens[:0])
+
+    def _continue_running(self, plan: StepPlan) -> None:
+        """Decodes first: a newcomer enters only where a step has tokens to spare, so of all
+        running requests only the latest admitted can still be in its prefill."""
+        order = list(self.running)
+        if self.config.deterministic:
+            order.sort(key=lambda request: request.last_step)
+        for request in order:
+            if plan.has_room and request.status is RequestStatus.RUNNING:
+                self._extend(request, plan)
+
+    def _admit_waiting(self, plan: StepPlan) -> None:
+        if not (self.waiting and self._may_admit(plan) and self._has_room(1)):
+            return  # before prefixes are looked up: this is every step's path
+        for request, num_cached_tokens in self.waiting.candidates(self._match):
+            if not self._may_admit(plan):
+                return
+            if self._awaits_twin(request, num_cached_tokens):
+                continue
+            if not self.waiting.may_pass(request) or not self._begin(request, num_cached_tokens):
+                return
+            self.waiting.pop(request)
+            self.running.append(request)
+            self._extend(request, plan)
+
+    def _may_admit(self, plan: StepPlan) -> bool:
+        return plan.has_room and len(self.running) < self._max_running
+
+    def _begin(self, request: Request, num_cached_tokens: int) -> bool:
+        """Pin the cached prefix, unless the rest would not fit beside those who run."""
+        needed = num_blocks_for(request.num_tokens, self.block_size)
+        if not self._has_room(needed - num_cached_tokens // self.block_size):
+            return False
+        request.kv = self._lookup(request, self._align(request))
+        # Pinned blocks no longer count as available: look again with exact figures.
+        if not self._has_room(needed - request.kv.num_cached // self.block_size):
+            self.manager.free(request.kv, request.tokens[:0])
+            request.kv = None
+            return False
+        request.status = RequestStatus.RUNNING
+        self._start_from_cache(request)
+        return True
+
+    def _lookup(self, request: Request, align: int) -> SequenceKV:
+        return self.manager.begin(
+            self._keys(request),
+            request.namespace,
+            reuse=request.reuse,
+            align=align,
+            priority=request.priority,
+            counted=not request.admitted,
+        )
+
+    def _start_from_cache(self, request: Request) -> None:
+        """At least the last token is computed: its logits are wanted."""
+        assert request.kv is not None
+        request.num_computed_tokens = min(request.kv.num_cached, request.num_tokens - 1)
+
+    def _extend(self, request: Request, plan: StepPlan) -> None:
+        """Schedule the next tokens of a running request; the latest admitted give way to it."""
+        assert request.kv is not None
+        num_tokens = next_chunk(request, plan.budget, self.config)
+        copies = self.manager.allocate(request.kv, request.num_computed_tokens + num_tokens)
+        while copies is None:
+            if len(self.running) == 1:
+                self._restart(request)
+                num_tokens = next_chunk(request, plan.budget, self.config)
+            else:
+                victim = choose_victim(self.running)
+                assert victim not in plan
+                self._preempt(victim, self._shareable(victim))
+                if victim is request:
+                    return
+            copies = self.manager.allocate(request.kv, request.num_computed_tokens + num_tokens)
+        plan.add(request, num_tokens, copies)
+        if not request.admitted:
+            self._count_admission(request)
+
+    def _count_admission(self, request: Request) -> None:
+        """Once a request, however often it is preempted or its prompt is cut."""
+        assert request.kv is not None
+        request.admitted = True
+        request.num_cached_tokens = request.num_computed_tokens
+        if request.kv.num_cached == request.num_prompt_tokens:
+            self.manager.stats.count_full_hit()
+
+    def _restart(self, request: Request) -> None:
+        """Go on from whole blocks only, a request that runs alone and lacks a block.
+
+        To diverge inside a cached block takes a copy, one block more than a cold run needs. A
+        pool of exactly the blocks needed has none to spare, so that block is computed instead.
+        """
+        assert request.kv is not None and request.kv.num_cached % self.block_size
+        self.manager.free(request.kv, self._shareable(request))
+        request.kv = self._lookup(request, self.block_size)
+        self._start_from_cache(request)
+
+    def _preempt(self, request: Request, tokens: Tokens) -> None:
+        """tokens: the ones whose KV may stay cached."""
+        self._release(request, tokens)
+        request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        self.num_preemptions += 1
+        request.status = RequestStatus.PREEMPTED
+        self.waiting.push(request)
+
+    def _release(self, request: Request, tokens: Tokens) -> None:
+        assert request.kv is not None
+        self.manager.free(request.kv, tokens)
+        request.kv = None
+        self.running.remove(request)
+
+    def _has_room(self, needed: int) -> bool:
+        if not self.running:
+            return True
+        promised = sum(self._missing_blocks(request) for request in self.running)
+        return has_room(needed, promised, self.manager.num_available_blocks, self._watermark)
+
+    def _missing_blocks(self, request: Request) -> int:
+        assert request.kv is not None
+        held = request.kv.tables[0].num_entries
+        return max(0, num_blocks_for(request.num_tokens, self.block_size) - held)
+
+    def _awaits_twin(self, request: Request, num_cached_tokens: int) -> bool:
+        if not request.reuse or self.manager.config.reuse == "none":
+            return False
+        return awaits_twin(request, num_cached_tokens, self.running, self.config, self._granule)
+
+    def _match(self, request: Request) -> int:
+        if not request.reuse:
+            return 0
+        hit = self.manager.match(self._keys(request), request.namespace)
+        return hit // self._granule * self._granule if self.config.deterministic else hit
+
+    def _keys(self, request: Request) -> Tokens:
+        """Tokens to look up. Deterministic: a reply was computed token by token, so KV that a
+        prefill of the same tokens wrote must not stand in for it."""
+        return request.prompt_ids if self.config.deterministic else request.tokens
+
+    def _align(self, request: Request) -> int:
+        """Whole blocks after a preemption: a partial block would have to be copied first."""
+        if self.config.deterministic:
+            return self._granule
+        return self.block_size if request.num_preemptions else 1
+
+    def _shareable(self, request: Request) -> Tokens:
+        count = num_shareable_tokens(request, request.num_computed_tokens, self.config)
+        return request.tokens[:count]

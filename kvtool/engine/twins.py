@@ -1,0 +1,45 @@
+"""Two prompts with a common beginning that arrive together should compute it once.
+
+vLLM and others let both compute and keep both copies. Here the later one waits while a running
+request computes blocks it needs next, and hits them afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kvtool.cache.manager import Tokens
+from kvtool.config import SchedulerConfig
+from kvtool.engine.chunking import num_shareable_tokens
+from kvtool.engine.request import Request
+
+
+def common_prefix(a: Tokens, b: Tokens) -> int:
+    length = min(len(a), len(b))
+    differs = a[:length] != b[:length]
+    return int(np.argmax(differs)) if differs.any() else length
+
+
+def awaits_twin(
+    request: Request,
+    num_cached_tokens: int,
+    running: Iterable[Request],
+    config: SchedulerConfig,
+    granule: int,
+) -> bool:
+    """Whether a running request is about to compute KV that saves `request` at least one granule
+    (block, or chunk in deterministic mode) beyond what it would hit now.
+
+    The wait ends: the other is computed, or leaves `running`.
+    """
+    wanted = request.tokens[: num_shareable_tokens(request, request.num_tokens, config)]
+    for other in running:
+        coming = num_shareable_tokens(other, other.num_tokens, config) // granule * granule
+        if coming <= other.num_computed_tokens or other.namespace != request.namespace:
+            continue
+        coming = common_prefix(wanted, other.tokens[:coming]) // granule * granule
+        if coming > other.num_computed_tokens and coming >= num_cached_tokens + granule:
+            return True
+    return False
