@@ -7,9 +7,7 @@ from engine.toy_engine import expected, held_blocks, toy_engine
 from engine.workloads import play, workloads
 from hypothesis import given, settings
 
-pytestmark = [
-    pytest.mark.report(i) for i in ("S02", "S04", "S05", "S26", "S27", "S28", "S32", "S80")
-]
+pytestmark = pytest.mark.report("S02", "S04", "S05", "S26", "S27", "S28", "S32", "S80")
 
 
 @settings(max_examples=500)

@@ -1,0 +1,45 @@
+"""What the attention kernel takes for granted; a violation is the caller's bug, never a copy."""
+
+import torch
+
+from kvtool_kernels.rotary import Rotary
+
+
+def check_shapes(
+    query: torch.Tensor,
+    cache: torch.Tensor,
+    out: torch.Tensor,
+    latent_dim: int | None,
+    rope: Rotary | None,
+) -> None:
+    num_tokens, num_heads, head_dim = query.shape
+    value_dim = head_dim if latent_dim is None else latent_dim
+    assert latent_dim is None or latent_dim < head_dim, (latent_dim, head_dim)
+    assert rope is None or (latent_dim or 0) <= rope.start < rope.end <= head_dim
+    assert cache.dim() == 5 and cache.shape[4] == head_dim, (query.shape, cache.shape)
+    assert num_heads % cache.shape[2] == 0, (num_heads, cache.shape)
+    assert out.shape == (num_tokens, num_heads, value_dim), (out.shape, query.shape)
+    assert query.dtype == cache.dtype == out.dtype, (query.dtype, cache.dtype, out.dtype)
+    assert query.stride(2) == cache.stride(4) == out.stride(2) == 1
+    assert query.device == cache.device == out.device
+
+
+def check_tables(
+    query: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    positions: torch.Tensor,
+    entries: torch.Tensor,
+    cu_entries: torch.Tensor,
+    sinks: torch.Tensor | None,
+    rope: Rotary | None,
+) -> None:
+    assert positions.shape == query.shape[:1] and cu_entries.shape == cu_seqlens_q.shape
+    assert entries.dim() == 2 and entries.shape[1] == 5, entries.shape
+    for table in (cu_seqlens_q, positions, entries, cu_entries):
+        assert table.dtype == torch.int32, table.dtype
+        assert table.is_contiguous() and table.device == query.device
+    if sinks is not None:
+        assert sinks.shape == query.shape[1:2] and sinks.is_contiguous()
+    if rope is not None:
+        assert rope.inv_freq.dtype == torch.float64 and rope.inv_freq.device == query.device
+        assert rope.inv_freq.is_contiguous()

@@ -1,0 +1,95 @@
+"""The one place where exceptions become messages and exit codes.
+
+A user's mistake is one line `error: …` on stderr, one `hint: …`, and its exit code; with
+`--format json` an error object on stdout as well. Anything else is our bug: exit code 1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NoReturn
+
+import typer
+
+from kvtool.cli import output
+from kvtool.errors import ConfigError, KVToolError
+
+INTERRUPTED = 130
+
+
+class Interrupted(KVToolError):
+    exit_code = INTERRUPTED
+
+
+def run(app: Callable[[Sequence[str]], object], args: Sequence[str]) -> int:
+    """Runs the command line `args` and returns the exit code; raises nothing."""
+    try:
+        code = app(args)
+        if code == INTERRUPTED:  # Typer's answer to KeyboardInterrupt
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else 0
+    except output.OutputClosed:
+        return _leave_closed_pipe()
+    except KeyboardInterrupt:
+        return _report(Interrupted("interrupted"), args)
+    except KVToolError as error:
+        return _report(error, args)
+    except typer.TyperException as error:
+        return _report(_usage_error(error), args)
+    except Exception as error:
+        return _report(_internal_error(error), args)
+
+
+def fail_after_report(error: KVToolError) -> NoReturn:
+    """End with the error's code where the result is already on stdout, so that it stays alone."""
+    _talk(error)
+    raise typer.Exit(error.exit_code)
+
+
+def _talk(error: KVToolError) -> None:
+    output.talk(f"error: {_one_line(error.message)}")
+    if error.hint:
+        output.talk(f"hint: {_one_line(error.hint)}")
+
+
+def _report(error: KVToolError, args: Sequence[str]) -> int:
+    _talk(error)
+    if _wants_json(args):
+        try:
+            output.write_json({"error": output.error_document(error)})
+        except output.OutputClosed:
+            _leave_closed_pipe()
+    return error.exit_code
+
+
+def _usage_error(error: typer.TyperException) -> KVToolError:
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "kvtool"
+    return ConfigError(error.format_message(), hint=f"{command} --help")
+
+
+def _internal_error(error: Exception) -> KVToolError:
+    if os.environ.get("KVTOOL_DEBUG") == "1":
+        traceback.print_exc()
+    return KVToolError(
+        f"internal error: {type(error).__name__}: {error}; please report it.",
+        hint="run the same command with KVTOOL_DEBUG=1 and add the traceback to the report.",
+    )
+
+
+def _leave_closed_pipe() -> int:
+    """Nothing more can be written; keep the interpreter from trying when it shuts down."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return 0
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    return "--format=json" in args or ("--format", "json") in pairwise(args)

@@ -1,0 +1,118 @@
+"""`kvtool generate`: options in, a reply out. The work is in `generation` and `batch`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvtool.cli.batch_input import read_batch
+from kvtool.cli.loading import open_runtime
+from kvtool.cli.option_groups import option_groups
+from kvtool.cli.options import ENGINE, OUTPUT, FormatOption, NoCacheDirOption, option
+from kvtool.cli.prompt import check_sources, read_prompt
+from kvtool.cli.results import View
+from kvtool.cli.sampling_options import SAMPLING_GROUP
+from kvtool.cli.transcript import Transcript
+from kvtool.config import EngineConfig
+from kvtool.engine.sampling import SamplingParams
+
+PROMPT = "Prompt"
+
+EXAMPLES = (
+    'kvtool generate "What is the capital of France?"',
+    'kvtool generate "What is the capital of France?" --max-tokens 16 --format json',
+    'kvtool generate --file examples/notes.md "Summarise this." --max-tokens 24 --stats',
+    "echo 'The sky is' | kvtool generate - --raw --max-tokens 8",
+    "kvtool generate --messages examples/chat.json --max-tokens 16 --verify",
+    "kvtool generate --batch examples/batch.jsonl --max-tokens 8 --stats",
+)
+
+PromptArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PROMPT",
+        help="Text of the user, behind the files; - is stdin.",
+        rich_help_panel=PROMPT,
+    ),
+]
+FileOption = Annotated[
+    list[str] | None,
+    option(
+        PROMPT, "-f", "--file", metavar="FILE", help="Text before PROMPT; repeatable; - is stdin."
+    ),
+]
+MessagesOption = Annotated[
+    str | None,
+    option(PROMPT, "--messages", metavar="FILE", help="JSON list of messages; PROMPT comes last."),
+]
+AppendOption = Annotated[
+    bool,
+    option(
+        PROMPT, "--append", help="Write PROMPT and the reply, with its token ids, to --messages."
+    ),
+]
+SystemOption = Annotated[
+    str | None, option(PROMPT, "-s", "--system", metavar="TEXT", help="System message.")
+]
+RawOption = Annotated[
+    bool, option(PROMPT, "--raw", help="No chat template: contents joined by blank lines.")
+]
+BatchOption = Annotated[
+    str | None,
+    option(
+        PROMPT, "--batch", metavar="FILE", help="One request a line, JSON Lines out; - is stdin."
+    ),
+]
+StatsOption = Annotated[
+    bool, option(OUTPUT, "--stats", help="Times, hit rate and blocks, as a table on stderr.")
+]
+VerifyOption = Annotated[
+    bool, option(OUTPUT, "--verify", help="Compute again without reuse; exit 6 if it differs.")
+]
+
+
+@option_groups(sampling=SAMPLING_GROUP, engine=ENGINE)
+def generate(
+    prompt: PromptArgument = None,
+    *,
+    file: FileOption = None,
+    messages: MessagesOption = None,
+    append: AppendOption = False,
+    system: SystemOption = None,
+    raw: RawOption = False,
+    batch: BatchOption = None,
+    sampling: SamplingParams,
+    engine: EngineConfig,
+    no_cache_dir: NoCacheDirOption = False,
+    stats: StatsOption = False,
+    verify: VerifyOption = False,
+    format: FormatOption = "human",
+) -> None:
+    """Answer a prompt. Greedy unless --temperature is given, so runs repeat."""
+    check_sources(
+        prompt, file, messages=messages, append=append, raw=raw, system=system, batch=batch
+    )
+    view = View(format=format, stats=stats, verify=verify)
+    if batch is not None:
+        lines = read_batch(batch)
+        from kvtool.cli.batch import run_batch
+
+        with open_runtime(engine) as runtime:
+            run_batch(runtime, lines, sampling, raw=raw, view=view)
+        return
+    transcript = Transcript.read(messages) if messages is not None else None
+    conversation = list(transcript.messages) if transcript else []
+    if prompt is not None or file:
+        conversation += read_prompt(prompt, file or (), system)
+    from kvtool.cli.generation import run_prompt
+
+    with open_runtime(engine) as runtime:
+        run_prompt(
+            runtime,
+            conversation,
+            sampling,
+            raw=raw,
+            view=view,
+            transcript=transcript if append else None,
+        )

@@ -1,0 +1,42 @@
+"""Ctrl-C ends the process within a second, whatever it is doing.
+
+The first signal raises KeyboardInterrupt where Python runs, so partial text stays and files are
+closed. A long kernel, or an import that swallows the exception, gets `GRACE_SECONDS`; a second
+Ctrl-C ends the process at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from kvtool.cli.boundary import INTERRUPTED
+
+GRACE_SECONDS = 0.7
+SHOW_CURSOR = "\x1b[?25h"
+
+
+def install() -> None:
+    signal.signal(signal.SIGINT, _first)
+
+
+def _first(_signal: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGINT, _second)
+    deadline = threading.Timer(GRACE_SECONDS, _end)
+    deadline.daemon = True
+    deadline.start()
+    raise KeyboardInterrupt
+
+
+def _second(_signal: int, _frame: FrameType | None) -> None:
+    _end()
+
+
+def _end() -> None:
+    """Without clean-up: a spinner may have hidden the cursor."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), SHOW_CURSOR.encode())
+    os._exit(INTERRUPTED)

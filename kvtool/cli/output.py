@@ -1,0 +1,113 @@
+"""Where results go: data on stdout, talk on stderr, both plain text off a terminal.
+
+`--format json` prints one document and nothing else; the human view is made from the same object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kvtool.errors import KVToolError
+
+FORMATS = ("human", "json")
+
+
+class OutputClosed(Exception):
+    """The reader of stdout has gone away (`kvtool … | head`); nobody is left to tell."""
+
+
+def write(text: str) -> None:
+    """Text to stdout, at once: a reader at the other end of a pipe sees it as it is made."""
+    if sys.stdout is None:
+        raise OutputClosed
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+def write_json(document: object) -> None:
+    """One line of strict JSON: no NaN, no infinity. Dataclasses become objects."""
+    plain = _plain(document)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+    if any("\ud800" <= character <= "\udfff" for character in text):  # someone's broken name
+        text = json.dumps(plain, allow_nan=False)
+    write(text + "\n")
+
+
+def error_document(error: KVToolError) -> dict[str, object]:
+    return {
+        "type": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+    }
+
+
+def talk(line: str) -> None:
+    """To stderr, if anybody listens."""
+    if sys.stderr is not None:
+        with contextlib.suppress(BrokenPipeError):
+            print(line, file=sys.stderr, flush=True)
+
+
+def warn(line: str) -> None:
+    talk(f"warning: {line}")
+
+
+class WarningHandler(logging.Handler):
+    """What the packages below log as a warning, in the voice of the command line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
+def is_fancy_stderr() -> bool:
+    """Whether a spinner and colour may go to stderr."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return sys.stderr is not None and sys.stderr.isatty() and not plain
+
+
+def talk_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Two columns on stderr: aligned text, with bold labels on a terminal."""
+    rows = list(rows)
+    if is_fancy_stderr():
+        _rich_table(title, rows)
+        return
+    width = max(len(label) for label, _ in rows)
+    talk(title)
+    for label, value in rows:
+        talk(f"  {label:<{width}}  {value}")
+
+
+def _rich_table(title: str, rows: list[tuple[str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
+    for label, value in rows:
+        table.add_row(Text(label, style="bold"), Text(value))
+    Console(stderr=True).print(table)
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dicts without their absent (`None`-by-default) optional fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        present = {f.name: getattr(value, f.name) for f in fields}
+        optional = {f.name for f in fields if f.default is None}
+        return {k: _plain(v) for k, v in present.items() if v is not None or k not in optional}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

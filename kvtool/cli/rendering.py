@@ -1,0 +1,55 @@
+"""From messages to the token ids of a prompt.
+
+With a chat template, the template's text is tokenised whole; it brings its own BOS, and control
+tokens inside a message stay text. With `--raw` the text is the contents joined by blank lines,
+control tokens count, and the tokenizer adds what it adds to any text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvtool.cli import output
+from kvtool.cli.transcript import KEY, known_ids, plain
+from kvtool.errors import InputError
+from kvtool.models.chat import Message
+from kvtool.models.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    text: str
+    token_ids: list[int]
+
+
+def render_prompt(
+    tokenizer: Tokenizer, messages: Sequence[Message], *, raw: bool
+) -> RenderedPrompt:
+    """Raises `InputError` when there are no tokens, `ConfigError` when a template is missing."""
+    if raw or _is_plain_text(tokenizer, messages):
+        text = "\n\n".join(message["content"] for message in messages)
+        token_ids = tokenizer.encode(text)
+    else:
+        text = tokenizer.render(plain(messages))
+        token_ids = _encode(tokenizer, messages, text)
+    if not token_ids:
+        raise InputError("The prompt has no tokens.", hint="Give at least one character of text.")
+    return RenderedPrompt(text, token_ids)
+
+
+def _is_plain_text(tokenizer: Tokenizer, messages: Sequence[Message]) -> bool:
+    """A single user message needs no template; where there is none, `render` refuses the rest."""
+    return not tokenizer.has_chat_template and [m["role"] for m in messages] == ["user"]
+
+
+def _encode(tokenizer: Tokenizer, messages: Sequence[Message], text: str) -> list[int]:
+    known = known_ids(tokenizer, messages, text)
+    if known is not None:
+        return known.token_ids + tokenizer.encode_chat(plain(messages), behind=known.text)
+    if any(KEY in message for message in messages):
+        output.warn(
+            "the stored token ids do not fit this conversation any more (an edited message, "
+            "another tokenizer or template); the text is tokenised anew."
+        )
+    return tokenizer.encode_chat(plain(messages))

@@ -1,0 +1,75 @@
+"""How many blocks the pool has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvtool.config import EngineConfig
+from kvtool.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kvtool.cache.group import GroupSpec
+    from kvtool.models.hf import PagedModel
+
+DEFAULT_REQUESTS = 4  # requests of max_model_len tokens that the default pool has room for
+MEMORY_SHARE = 0.25  # of the free memory, the most that the default pool may take
+
+
+def num_blocks_of_pool(config: EngineConfig, model: PagedModel, max_model_len: int) -> int:
+    """Exactly what was asked for, or `ConfigError`; by default room for `DEFAULT_REQUESTS`
+    requests of the longest length, within `MEMORY_SHARE` of the free memory."""
+    one_block = block_bytes(model.groups, config.block_size)
+    free = _free_memory(model)
+    if config.kv_blocks is None and config.kv_memory is None:
+        blocks_per_request = -(-max_model_len // config.block_size)
+        affordable = int(MEMORY_SHARE * free) // one_block
+        return max(1, min(DEFAULT_REQUESTS * blocks_per_request, affordable))
+    num_blocks = config.kv_blocks or (config.kv_memory or 0) // one_block
+    if num_blocks < 1:
+        raise ConfigError(
+            f"--kv-memory is {config.kv_memory} bytes; one block of {config.block_size} tokens "
+            f"takes {one_block}.",
+            hint=f"Use --kv-memory {one_block}B or more, or a smaller --block-size.",
+        )
+    if num_blocks * one_block > free:
+        raise ConfigError(
+            f"{num_blocks} blocks of {config.block_size} tokens take {num_blocks * one_block} "
+            f"bytes; {free} bytes are free.",
+            hint=f"Use --kv-blocks {max(1, free // one_block)} or less.",
+        )
+    return num_blocks
+
+
+def block_bytes(groups: Sequence[GroupSpec], block_size: int) -> int:
+    return sum(group.block_bytes(block_size) for group in groups)
+
+
+def _free_memory(model: PagedModel) -> int:
+    """Bytes free for KV where the model is, after its weights."""
+    import torch
+
+    if model.device.type == "cuda":
+        return torch.cuda.mem_get_info(model.device)[0]
+    return min(_available_memory(), _cgroup_memory())
+
+
+def _available_memory() -> int:
+    """What the kernel could hand out without swapping; elsewhere than on Linux, all memory."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cgroup_memory() -> int:
+    """What the container may still take; no limit where there is none."""
+    folder = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        limit, used = (int((folder / f"memory.{what}").read_text()) for what in ("max", "current"))
+        return max(0, limit - used)
+    return 2**63 - 1

@@ -1,0 +1,159 @@
+"""`Runtime`: load, check, connect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kvtool.config import CacheConfig, EngineConfig, SchedulerConfig
+from kvtool.errors import ConfigError
+from kvtool.runtime.effective import dtype_name, effective_options
+from kvtool.runtime.event_file import fan_out, open_event_file
+from kvtool.runtime.pool_size import num_blocks_of_pool
+
+if TYPE_CHECKING:
+    from kvtool.cache.events import EventSink
+    from kvtool.cache.namespace import Namespace
+    from kvtool.engine.engine import Engine
+    from kvtool.models.hf import PagedModel
+    from kvtool.models.load import LoadedModel
+    from kvtool.models.tokenizer import Tokenizer
+
+Progress = Callable[[str], None]
+
+KV_LAYOUT = "block-major"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """A loaded model behind an engine.
+
+    effective: the value of every engine option in this run, with defaults and `auto` resolved,
+    and what the model adds to them.
+    """
+
+    config: EngineConfig
+    engine: Engine
+    tokenizer: Tokenizer
+    eos_ids: frozenset[int]
+    effective: Mapping[str, object]
+    base_namespace: Namespace
+    resources: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def open(
+        cls,
+        config: EngineConfig,
+        *,
+        events: EventSink | None = None,
+        progress: Progress | None = None,
+    ) -> Runtime:
+        """Load, check and connect. Raises `ModelError`, or `ConfigError` for the options.
+
+        events: gets every cache event, besides the file that `config.events` names.
+        progress: gets a line before anything that takes long.
+        """
+        with ExitStack() as resources:
+            sinks = [events] if events else []
+            if config.events is not None:
+                sinks.append(open_event_file(config.events, resources))
+            loaded, model = _load(config, progress)
+            runtime = _compose(config, loaded, model, fan_out(sinks))
+            return replace(runtime, resources=resources.pop_all())
+
+    def namespace(self, salt: str | None) -> bytes:
+        """What requests with this salt may share KV with."""
+        return replace(self.base_namespace, salt=salt).digest
+
+    def close(self) -> None:
+        self.engine.executor.close()
+        self.resources.close()
+
+
+def _load(config: EngineConfig, progress: Progress | None) -> tuple[LoadedModel, PagedModel]:
+    import torch
+
+    from kvtool.models.hf import PagedModel
+    from kvtool.models.load import load_model
+
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    loaded = load_model(
+        config.model,
+        revision=config.revision,
+        device=config.device,
+        dtype=config.dtype,
+        progress=progress,
+    )
+    return loaded, PagedModel(loaded.model)
+
+
+def _compose(
+    config: EngineConfig,
+    loaded: LoadedModel,
+    model: PagedModel,
+    events: EventSink | None,
+) -> Runtime:
+    from kvtool.cache.manager import CacheManager
+    from kvtool.engine.engine import Engine
+    from kvtool.engine.model_executor import ModelExecutor
+
+    max_model_len = _max_model_len(config.max_model_len, model)
+    num_blocks = num_blocks_of_pool(config, model, max_model_len)
+    cache = CacheConfig(
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        prefix_index=config.prefix_index,
+        reuse=config.reuse,
+        evict=config.evict,
+    )
+    scheduler = SchedulerConfig(
+        max_model_len=max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        deterministic=config.deterministic,
+    )
+    manager = CacheManager(model.groups, cache, events=events)
+    executor = ModelExecutor(model, num_blocks, config.block_size)
+    return Runtime(
+        config=config,
+        engine=Engine(executor, manager, scheduler),
+        tokenizer=loaded.tokenizer,
+        eos_ids=loaded.eos_ids,
+        effective=effective_options(config, loaded, model, cache, scheduler),
+        base_namespace=_namespace(config, loaded, model),
+    )
+
+
+def _max_model_len(wanted: int | None, model: PagedModel) -> int:
+    """The option, at most the model's own limit: never cut in silence."""
+    if wanted is None:
+        return model.max_model_len
+    if wanted > model.max_model_len:
+        reason = f" ({model.max_model_len_reason})" if model.max_model_len_reason else ""
+        raise ConfigError(
+            f"--max-model-len is {wanted}; the model's limit is {model.max_model_len}{reason}.",
+            hint=f"Use --max-model-len {model.max_model_len} or less.",
+        )
+    return wanted
+
+
+def _namespace(config: EngineConfig, loaded: LoadedModel, model: PagedModel) -> Namespace:
+    import torch
+
+    from kvtool.cache.namespace import Namespace
+
+    implementation = f"torch {torch.__version__} on {model.device}"
+    return Namespace(
+        weights=loaded.weights_digest,
+        architecture=f"{model.architecture} {loaded.config_digest}",
+        rope_regime=model.rope_regime,
+        compute_dtype=dtype_name(model),
+        kv_dtype=dtype_name(model),
+        kv_layout=KV_LAYOUT,
+        block_size=config.block_size,
+        tokenizer=loaded.tokenizer.digest,
+        implementation=implementation if config.deterministic else None,
+    )

@@ -1,0 +1,131 @@
+"""`kvtool generate --batch` on a tiny model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from command_line import Run
+
+COMPLETE = ["line", "custom_id", "text", "token_ids", "finish_reason", "usage", "timing"]
+
+
+def jsonl(*requests: Any) -> bytes:
+    return "\n".join(json.dumps(request) for request in requests).encode()
+
+
+def test_one_line_each_in_input_order(generate: Run) -> None:
+    requests = [
+        {"custom_id": f"r{i}", "prompt": "hello " * (6 - i), "max_tokens": 9 - i} for i in range(6)
+    ]
+    result = generate("--batch", "-", "--ignore-eos", stdin=jsonl(*requests))
+    assert (result.code, result.err) == (0, "")
+    assert [line["custom_id"] for line in result.lines] == [r["custom_id"] for r in requests]
+    assert [len(line["token_ids"]) for line in result.lines] == [9, 8, 7, 6, 5, 4]
+    assert all(list(line) == COMPLETE for line in result.lines)
+
+
+@pytest.mark.report("S80")
+def test_together_as_alone(generate: Run) -> None:
+    prompts = ["a", "hello there, quick brown fox", "hello there, quick dog", "é🦙"]
+    options = ("--max-tokens", "8")
+    together = generate("--batch", "-", *options, stdin=jsonl(*({"prompt": p} for p in prompts)))
+    for line, prompt in zip(together.lines, prompts, strict=True):
+        alone = generate(prompt, *options, "--format", "json").json
+        assert line["token_ids"] == alone["token_ids"]
+        assert line["text"] == alone["text"]
+
+
+@pytest.mark.report("S32")
+def test_equal_prompts_compute_their_prefix_once(generate: Run) -> None:
+    same = {"prompt": "hello " * 20, "max_tokens": 2, "custom_id": "same"}
+    first, second = generate("--batch", "-", stdin=jsonl(same, same)).lines
+    assert first["usage"]["cached_tokens"] == 0
+    assert second["usage"]["cached_tokens"] >= 16
+    assert first["token_ids"] == second["token_ids"]
+
+
+@pytest.mark.report("S65")
+def test_salts_do_not_share(generate: Run) -> None:
+    def request(salt: str | None) -> Any:
+        return {"prompt": "hello " * 20, "max_tokens": 1, "salt": salt}
+
+    lines = generate(
+        "--batch", "-", "--max-num-seqs", "1", stdin=jsonl(request("a"), request("b"), request("a"))
+    ).lines
+    cached = [line["usage"]["cached_tokens"] for line in lines]
+    assert cached[:2] == [0, 0] and cached[2] > 0
+
+
+def test_lines_own_fields_stand_before_the_options(generate: Run) -> None:
+    lines = generate(
+        *("--batch", "-", "--max-tokens", "3", "--ignore-eos", "--raw"),
+        stdin=jsonl(
+            {"prompt": "hi", "max_tokens": 2},
+            {"prompt": "hi"},
+            {"prompt": "hi", "raw": False},
+            {"prompt": [65, 66]},
+            {"prompt": "hi", "logprobs": 1},
+            {"prompt": "hi", "logit_bias": {"77": 100}},
+        ),
+    ).lines
+    assert [len(line["token_ids"]) for line in lines] == [2, 3, 3, 3, 3, 3]
+    assert lines[2]["usage"]["prompt_tokens"] > lines[1]["usage"]["prompt_tokens"]
+    assert lines[3]["usage"]["prompt_tokens"] == 2
+    assert len(lines[4]["logprobs"][0]["top"]) == 1
+    assert lines[5]["token_ids"] == [77, 77, 77]
+
+
+def test_equal_prompts_are_sampled_differently(generate: Run) -> None:
+    same = {"prompt": "hi", "max_tokens": 12, "temperature": 2, "ignore_eos": True}
+    lines = generate(
+        "--batch", "-", "--seed", "5", stdin=jsonl(same, same, {**same, "seed": 5})
+    ).lines
+    assert lines[0]["token_ids"] != lines[1]["token_ids"]
+    assert lines[0]["token_ids"] == lines[2]["token_ids"]
+
+
+@pytest.mark.report("S30")
+@pytest.mark.report("S63")
+def test_a_bad_line_becomes_an_error_line(generate: Run) -> None:
+    requests = [
+        {"custom_id": "x", "prompt": "hi", "max_tokens": 2},
+        {"custom_id": "x", "prompt": "hello " * 300},
+        {"prompt": "hi", "max_tokens": 0},
+        {"prompt": [1, 320]},
+        {"prompt": [1, 2**62]},
+        {"prompt": [-1]},
+        {"prompt": "hi", "logit_bias": {"320": 1}},
+        {"prompt": "hi", "adapter": "a"},
+        {"prompt": "hi", "max_tokens": 2**40},
+        {"custom_id": "y", "prompt": "hi", "max_tokens": 2},
+    ]
+    result = generate("--batch", "-", stdin=jsonl(*requests) + b"\n{broken\n")
+    assert result.code == 5
+    lines = result.lines
+    assert [line["line"] for line in lines] == list(range(1, 12))
+    assert [i for i, line in enumerate(lines) if "error" not in line] == [0, 9]
+    assert lines[0]["custom_id"] == lines[1]["custom_id"] == "x"
+    assert lines[0]["token_ids"] == lines[9]["token_ids"]
+    assert "context holds 256" in lines[1]["error"]["message"]
+    assert all(
+        set(line["error"]) == {"type", "message", "hint", "exit_code"} for line in lines[1:9]
+    )
+    assert result.err.splitlines()[0] == "error: 9 of 11 requests failed (lines 2, 3, 4, 5, 6, …)."
+
+
+def test_verify_and_stats(generate: Run) -> None:
+    requests = jsonl(*({"prompt": "hello " * 8 + str(i)} for i in range(3)))
+    result = generate("--batch", "-", "--max-tokens", "3", "--verify", "--stats", stdin=requests)
+    assert result.code == 0
+    assert all(line["verify"]["top1_agreement"] == 1.0 for line in result.lines)
+    assert "hit rate" in result.err and "at most 3 requests together" in result.err
+
+
+@pytest.mark.parametrize("options", [("--kv-blocks", "8"), ("--max-num-batched-tokens", "7")])
+def test_pressure_changes_no_token(generate: Run, options: tuple[str, ...]) -> None:
+    requests = jsonl(*({"prompt": "hello " * i, "max_tokens": 20} for i in range(1, 9)))
+    free = generate("--batch", "-", "--ignore-eos", stdin=requests).lines
+    tight = generate("--batch", "-", "--ignore-eos", *options, stdin=requests).lines
+    assert [line["token_ids"] for line in tight] == [line["token_ids"] for line in free]

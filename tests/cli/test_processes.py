@@ -1,0 +1,129 @@
+"""What only a process of its own shows: signals, pipes, streams off a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import model_files
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a context long enough that prefill and decode take as long as a test needs."""
+    model = model_files.tiny_model(max_position_embeddings=60_000)
+    return model_files.save_folder(tmp_path_factory.mktemp("models") / "endless", model)
+
+
+def command(model: Path, *args: str) -> list[str]:
+    options = ("--model", str(model), "--dtype", "fp32", "--ignore-eos", "--kv-blocks", "4000")
+    return [sys.executable, "-m", "kvtool", "generate", *options, *args]
+
+
+@contextlib.contextmanager
+def running(
+    arguments: list[str], stderr: int = subprocess.PIPE, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env={**ENVIRONMENT, **environment},
+        cwd=ROOT,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    # What is promised is one second of an idle machine.
+    assert time.monotonic() - start < 5
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    return out, err
+
+
+def wait_until(done: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.report("S76")
+def test_ctrl_c_while_loading(endless: Path) -> None:
+    with running(command(endless, "hi")) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        wait_until(lambda: "torch" in maps.read_text())
+        out, _ = interrupt(process)
+    assert out == b""
+
+
+@pytest.mark.report("S76")
+def test_ctrl_c_in_prefill(endless: Path, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    options = ("hello " * 4000, "--max-num-batched-tokens", "16", "--events", str(events))
+    with running(command(endless, *options)) as process:
+        wait_until(lambda: events.exists() and events.stat().st_size)
+        out, err = interrupt(process)
+    assert (out, err) == (b"\n", b"error: interrupted\n")
+    lines = events.read_text().splitlines()
+    assert all(json.loads(line)["type"] == "BlockStored" for line in lines)
+
+
+@pytest.mark.report("S74")
+@pytest.mark.report("S76")
+@pytest.mark.report("S82")
+def test_ctrl_c_in_decode_keeps_the_text(endless: Path) -> None:
+    """In an ASCII locale and with colour wanted by CI variables: the text alone, in UTF-8."""
+    arguments = command(endless, "hi", "--max-tokens", "50000", "--stop", "never said")
+    with running(arguments, LC_ALL="C", PYTHONUTF8="0", GITHUB_ACTIONS="1") as process:
+        assert process.stdout is not None
+        first = os.read(process.stdout.fileno(), 4096)
+        out, err = interrupt(process)
+    assert (first + out).decode("utf-8").endswith("\n")
+    assert err == b"error: interrupted\n"
+
+
+@pytest.mark.report("S82")
+def test_a_closed_pipe_ends_quietly(endless: Path) -> None:
+    with running(command(endless, "hi", "--max-tokens", "50000")) as process:
+        assert process.stdout is not None and process.stderr is not None
+        os.read(process.stdout.fileno(), 4096)
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.report("S74")
+def test_a_terminal_without_colour_gets_no_codes(endless: Path) -> None:
+    leader, follower = pty.openpty()
+    arguments = command(endless, "hi", "--max-tokens", "2", "--stats")
+    with running(arguments, stderr=follower, TERM="xterm", NO_COLOR="1") as process:
+        os.close(follower)
+        said = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := os.read(leader, 4096):
+                said += piece
+        os.close(leader)
+        assert process.wait(timeout=60) == 0, said
+    assert b"hit rate" in said and b"\x1b" not in said

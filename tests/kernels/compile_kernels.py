@@ -1,0 +1,176 @@
+"""Compile every Triton kernel for GPUs that need not be here, as its launcher would launch it.
+
+Run as a program, without TRITON_INTERPRET: `compile_kernels.py 90` for sm_90. The launchers get
+CPU tensors and kernels that only record their arguments; what they recorded is compiled. Prints
+one JSON object a kernel: registers a thread, and bytes of shared, local and spilled memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from kvtool_kernels import Rotary
+from kvtool_kernels.triton import copy_blocks, paged_attention, rope_shift, store_kv
+
+OPTIONS = ("num_warps", "num_stages")
+POINTERS = {
+    torch.bfloat16: "*bf16",
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
+CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+
+
+class Launch(NamedTuple):
+    case: str
+    kernel: Any
+    arguments: dict[str, Any]
+    options: dict[str, int]
+
+
+class Recorder:
+    """Stands in for a kernel: `recorder[grid](*args, **kwargs)` notes the launch."""
+
+    def __init__(self, kernel: Any, case: str, launches: list[Launch]) -> None:
+        self.kernel, self.case, self.launches = kernel, case, launches
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            options = {name: kwargs.pop(name) for name in OPTIONS if name in kwargs}
+            arguments = dict(zip(self.kernel.arg_names, args)) | kwargs
+            ordered = {name: arguments[name] for name in self.kernel.arg_names}
+            self.launches.append(Launch(self.case, self.kernel, ordered, options))
+
+        return launch
+
+
+def record(case: str, op: Any, *args: Any, **kwargs: Any) -> list[Launch]:
+    """Every kernel that `op.<op>(*args, **kwargs)` launches."""
+    launches: list[Launch] = []
+    kernels = {name: value for name, value in vars(op).items() if name.endswith("_kernel")}
+    for name, kernel in kernels.items():
+        setattr(op, name, Recorder(kernel, case, launches))
+    getattr(op, op.__name__.rsplit(".", 1)[1])(*args, **kwargs)
+    for name, kernel in kernels.items():
+        setattr(op, name, kernel)
+    return launches
+
+
+def specialise(launch: Launch) -> ASTSource:
+    """What the launch would be compiled from: constants, and divisibility by 16."""
+    constexpr_names = {p.name for p in launch.kernel.params if p.is_constexpr}
+    signature, constants, attributes = {}, {}, {}
+    for i, (name, value) in enumerate(launch.arguments.items()):
+        if name == "UPCAST":
+            value = False  # the launcher saw CPU tensors
+        if name in constexpr_names or value is None or (type(value) is int and value == 1):
+            signature[name], constants[name] = "constexpr", value
+        elif isinstance(value, torch.Tensor):
+            signature[name], attributes[(i,)] = POINTERS[value.dtype], [["tt.divisibility", 16]]
+        elif isinstance(value, float):
+            signature[name] = "fp32"
+        else:
+            signature[name] = "i32"
+            if value % 16 == 0:
+                attributes[(i,)] = [["tt.divisibility", 16]]
+    return ASTSource(launch.kernel, signature, constants, attributes)
+
+
+def measure(launch: Launch, capability: int) -> dict[str, Any]:
+    log = io.StringIO()  # of ptxas -v
+    with contextlib.redirect_stdout(log):
+        compiled = triton.compile(
+            specialise(launch), target=GPUTarget("cuda", capability, 32), options=launch.options
+        )
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        cubin.write(compiled.asm["cubin"])
+        cubin.flush()
+        usage = subprocess.run(
+            [CUOBJDUMP, "-res-usage", cubin.name], capture_output=True, text=True, check=True
+        )
+    found = re.search(r"REG:(\d+) STACK:\d+ SHARED:\d+ LOCAL:(\d+)", usage.stdout + usage.stderr)
+    spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log.getvalue())
+    assert found and spilled, (usage, log.getvalue())
+    return {
+        "kernel": launch.kernel.__name__,
+        "case": launch.case,
+        "capability": capability,
+        "registers": int(found[1]),
+        "shared": compiled.metadata.shared,
+        "local": int(found[2]),
+        "spilled": int(spilled[1]) + int(spilled[2]),
+    }
+
+
+def rotary(rotary_dim: int, start: int = 0) -> Rotary:
+    exponents = torch.arange(0, rotary_dim, 2, dtype=torch.float64) / rotary_dim
+    return Rotary(10000.0**-exponents, False, start)
+
+
+def attention_launches(case: str, rows: int, cache: torch.Tensor, heads: int, **kwargs: Any) -> Any:
+    head_dim = cache.shape[-1]
+    query = torch.empty(2 * rows, heads, head_dim, dtype=cache.dtype)
+    out = torch.empty(2 * rows, heads, kwargs.get("latent_dim", head_dim), dtype=cache.dtype)
+    return record(
+        case, paged_attention, query, cache, out,
+        torch.tensor([0, rows, 2 * rows], dtype=torch.int32),
+        torch.zeros(2 * rows, dtype=torch.int32),
+        torch.zeros(2, 5, dtype=torch.int32),
+        torch.tensor([0, 1, 2], dtype=torch.int32),
+        scale=0.1, max_query_len=rows, **kwargs,
+    )  # fmt: skip
+
+
+def launches() -> Iterator[Launch]:
+    slots = torch.zeros(16, dtype=torch.int64)
+    deltas = torch.zeros(16, dtype=torch.int32)
+    copies = torch.zeros(16, 3, dtype=torch.int32)
+    for head_dim in (64, 128):
+        pool = torch.empty(2, 2, 2, 8, 16, head_dim, dtype=torch.bfloat16)
+        keys = torch.empty(16, 8, head_dim, dtype=torch.bfloat16)
+        case = f"head_dim {head_dim}"
+        yield from record(case, store_kv, keys, keys, pool[:, 0], slots)
+        yield from record(case, rope_shift, pool[:, 0], slots, slots, deltas, rotary(head_dim))
+        yield from record(case, copy_blocks, pool, copies)
+        for rope in (rotary(head_dim), None)[: head_dim // 64]:
+            turn = " turn" if rope else ""
+            for name, rows in (("prefill", 64), ("decode", 1)):
+                case = f"{name} head_dim {head_dim}{turn}"
+                yield from attention_launches(case, rows, pool[:, 0], 32, rope=rope)
+    pool = torch.empty(2, 2, 16, 576, dtype=torch.bfloat16)
+    rope = rotary(64, start=512)
+    yield from record("latent 576", store_kv, pool[:, 0, 0], None, pool[:, 0], slots[:2])
+    yield from record("latent 576", rope_shift, pool[:, 0], slots, slots, deltas, rope)
+    for name, num_rows in (("prefill", 64), ("decode", 1)):
+        yield from attention_launches(
+            f"{name} latent 576 turn", num_rows, pool[:, 0], 128, latent_dim=512, rope=rope
+        )
+
+
+def main(capability: int) -> None:
+    assert not triton.knobs.runtime.interpret, "unset TRITON_INTERPRET"
+    triton.knobs.nvidia.dump_ptxas_log = True
+    paged_attention.num_splits = lambda device, programs: 8  # so that decode splits and reduces
+    triton.knobs.compilation.always_compile = True  # a cached kernel brings no log
+    for launch in launches():
+        print(json.dumps(measure(launch, capability)), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
