@@ -29,7 +29,8 @@ def machine() -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("torch", "transformers", "kvtool")},
-        "commit": _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--porcelain") else ""),
+        "commit": _git("rev-parse", "--short", "HEAD")
+        + ("+" if _git("status", "--porcelain") else ""),
         "command": f"python {shlex.join(sys.argv)}",
     }
 

@@ -25,7 +25,9 @@ CASES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; default: all")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; default: all"
+    )
     parser.add_argument("--dry", action="store_true", help="print rows, do not append them")
     arguments = parser.parse_args()
     unknown = set(arguments.cases) - set(CASES)

@@ -24,7 +24,9 @@ def ask(runtime: Runtime, question: str) -> Request:
     messages = [{"role": "user", "content": f"{TEXT}\n\n{question}"}]
     sampling = SamplingParams(max_tokens=24, stop_ids=runtime.eos_ids)
     ids = runtime.tokenizer.encode_chat(messages)
-    answer = TextOutput(Request(ids, sampling, namespace=runtime.namespace(None)), runtime.tokenizer)
+    answer = TextOutput(
+        Request(ids, sampling, namespace=runtime.namespace(None)), runtime.tokenizer
+    )
     print(f"\n> {question}")
     for delta in stream(runtime.engine, [answer]):
         print(delta.text, end="", flush=True)

@@ -23,7 +23,11 @@ def marks_in(path: Path) -> dict[str, list[str]]:
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "report":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "report"
+        ):
             test = f"{path.relative_to(HERE)}::{owner.get(node, '*')}"
             for argument in node.args:
                 assert isinstance(argument, ast.Constant), f"{test}: report ids are literals"

@@ -22,7 +22,9 @@ def run() -> Iterable[dict[str, Any]]:
         {
             "help": lambda: subprocess.run([*kvtool, "--help"], capture_output=True, check=True),
             "first_token": lambda: subprocess.run(prompt, capture_output=True, check=True),
-            "import_torch": lambda: subprocess.run([sys.executable, "-c", "import torch"], check=True),
+            "import_torch": lambda: subprocess.run(
+                [sys.executable, "-c", "import torch"], check=True
+            ),
         },
         ROUNDS,
     )

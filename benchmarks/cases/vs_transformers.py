@@ -64,6 +64,9 @@ def _case(runtime: Runtime, peer: Any, prompt_tokens: int) -> dict[str, Any]:
         "prompt_tokens": prompt_tokens,
         "prefill_ms": {"kvtool": times["ours_1"], "transformers": times["theirs_1"]},
         "prefill_ratio": round(times["ours_1"] / times["theirs_1"], 3),
-        "decode_ms": {"kvtool": round(decode["ours"], 2), "transformers": round(decode["theirs"], 2)},
+        "decode_ms": {
+            "kvtool": round(decode["ours"], 2),
+            "transformers": round(decode["theirs"], 2),
+        },
         "decode_ratio": round(decode["ours"] / decode["theirs"], 3),
     }
