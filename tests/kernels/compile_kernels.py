@@ -153,6 +153,10 @@ def launches() -> Iterator[Launch]:
             for name, rows in (("prefill", 64), ("decode", 1)):
                 case = f"{name} head_dim {head_dim}{turn}"
                 yield from attention_launches(case, rows, pool[:, 0], 32, rope=rope)
+    single = torch.empty(2, 2, 2, 1, 1, 80, dtype=torch.bfloat16)  # 1 is a constant to Triton
+    options: dict[str, Any] = {"window": 100, "chunk": 64, "softcap": 30.0, "sinks": torch.ones(1)}
+    for rows in (64, 1):
+        yield from attention_launches(f"{rows} rows, options", rows, single[:, 0], 1, **options)
     pool = torch.empty(2, 2, 16, 576, dtype=torch.bfloat16)
     rope = rotary(64, start=512)
     yield from record("latent 576", store_kv, pool[:, 0, 0], None, pool[:, 0], slots[:2])

@@ -31,18 +31,23 @@ def test_interleaved_pairs_are_those_of_gptj() -> None:
     torch.testing.assert_close(rotate(keys, cos[:, None], sin[:, None], rope), theirs)
 
 
-@pytest.mark.report("S21")
-@pytest.mark.parametrize("rope_type", ["default", "yarn", "llama3"])
-def test_a_moved_key_equals_one_computed_in_place(rope_type: str) -> None:
-    """YaRN puts a magnitude on cached keys; moving one from 5 to 9 turns it and no more."""
-    parameters = {
-        "rope_type": rope_type,
-        "rope_theta": 10000.0,
+ROPE_TYPES: dict[str, dict[str, float]] = {
+    "default": {},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 64},
+    "llama3": {
         "factor": 4.0,
         "original_max_position_embeddings": 64,
         "low_freq_factor": 1.0,
         "high_freq_factor": 4.0,
-    }
+    },
+}
+
+
+@pytest.mark.report("S21")
+@pytest.mark.parametrize("rope_type", ROPE_TYPES)
+def test_a_moved_key_equals_one_computed_in_place(rope_type: str) -> None:
+    """YaRN puts a magnitude on cached keys; moving one from 5 to 9 turns it and no more."""
+    parameters = {"rope_type": rope_type, "rope_theta": 10000.0, **ROPE_TYPES[rope_type]}
     config = LlamaConfig(
         hidden_size=64,
         num_attention_heads=2,

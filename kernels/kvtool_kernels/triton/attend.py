@@ -108,13 +108,11 @@ def attend(
     CHUNK: tl.constexpr, SOFTCAP: tl.constexpr, TURN: tl.constexpr, START: tl.constexpr,
     HALF: tl.constexpr, INTERLEAVED: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """rows: int64 [M], offset of each query row; kv_ptr: at the KV head; entries
-    [first_entry, last_entry). highest (log2), denominator: fp32 [M], what a sink starts them at.
-    -> (sum of weighted values fp32 [M, MAIN_DIMS], denominator, highest)."""
+    """rows: int64 [M], offset of each query row; kv_ptr: at the KV head; highest (log2) and
+    denominator [M]: where the softmax starts. -> (weighted values [M, MAIN_DIMS], those two)."""
     dims = tl.arange(0, MAIN_DIMS)
     query = load_query(query_ptr, rows, row_mask, dims, MAIN, UPCAST)
-    tail_query = query
-    turning_dims = dims
+    tail_query, turning_dims = query, dims
     if TAIL > 0:
         turning_dims = MAIN + tl.arange(0, TAIL_DIMS)
         tail_query = load_query(query_ptr, rows, row_mask, turning_dims, MAIN + TAIL, UPCAST)
@@ -128,12 +126,11 @@ def attend(
         kv_ptrs = kv_ptr + kv_rows
         key = load_lanes(kv_ptrs, lane_mask, dims, MAIN, UPCAST)
         if TAIL > 0:
-            tail_key, value = load_lanes(kv_ptrs, lane_mask, turning_dims, MAIN + TAIL, UPCAST), key
+            value = key
+            tail_key = load_lanes(kv_ptrs, lane_mask, turning_dims, MAIN + TAIL, UPCAST)
         else:
-            tail_key, value = (
-                key,
-                load_lanes(kv_ptrs + kv_stride_plane, lane_mask, dims, MAIN, UPCAST),
-            )
+            value = load_lanes(kv_ptrs + kv_stride_plane, lane_mask, dims, MAIN, UPCAST)
+            tail_key = key
         visible = see(lane_mask, key_positions, row_positions, WINDOW, CHUNK)
         if TURN:
             delta = tl.min(tl.where(lane_mask, deltas, FAR), 0)

@@ -27,8 +27,7 @@ PREFILL_TURN = (  # the turned query stays in registers, and the loop is not pip
     (1024, Tiles(32, 32, 8, 1)),
 )
 DECODE = (
-    (64, Tiles(32, 32, 4, 2)),
-    (128, Tiles(32, 64, 4, 2)),
+    (128, Tiles(32, 32, 4, 2)),
     (256, Tiles(32, 32, 4, 1)),
     (1024, Tiles(32, 32, 8, 1)),
 )
