@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from kvtool import __version__
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -28,7 +30,10 @@ def machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("torch", "transformers", "kvtool")},
+        "versions": {
+            "kvtool": __version__,
+            **{name: version(name) for name in ("torch", "transformers")},
+        },
         "commit": _git("rev-parse", "--short", "HEAD")
         + ("+" if _git("status", "--porcelain") else ""),
         "command": f"python {shlex.join(sys.argv)}",

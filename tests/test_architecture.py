@@ -27,7 +27,12 @@ RANKS = (
     ("kvtool", 0),
 )
 TORCH = {"torch", "transformers", "triton", "safetensors", "kvtool_kernels"}
-DATA_PLANE = ("kvtool.models", "kvtool.engine.model_executor", "kvtool.engine.sampler", "kvtool_kernels")
+DATA_PLANE = (
+    "kvtool.models",
+    "kvtool.engine.model_executor",
+    "kvtool.engine.sampler",
+    "kvtool_kernels",
+)
 CATCH_ALL = {"utils", "util", "helpers", "common", "misc", "tools", "core"}
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 60
@@ -139,7 +144,11 @@ def tables() -> list[tuple[str, str, str]]:
                 for key, value in zip(node.keys, node.values, strict=True):
                     if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
                         text = value.value
-                        if isinstance(text, str) and text.startswith("kvtool") and text.count(":") == 1:
+                        if (
+                            isinstance(text, str)
+                            and text.startswith("kvtool")
+                            and text.count(":") == 1
+                        ):
                             found.append((module_name(path), str(key.value), text))
     return found
 

@@ -1,9 +1,8 @@
-"""The command line: `kvtool COMMAND …`. Each command is one file; this one lists them."""
+"""The command line: `kvtool COMMAND …`, from the arguments of the process to its exit code."""
 
 from __future__ import annotations
 
 import io
-import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -11,25 +10,18 @@ from typing import Annotated
 import typer
 
 from kvtool import __version__
-from kvtool.cli import boundary, generate, interrupt, output, size_calc
-from kvtool.cli.help import PanelCommand, examples_epilog
+from kvtool.cli import boundary, interrupt
+from kvtool.cli.commands import CONTEXT, CommandGroup
 
 app = typer.Typer(
     name="kvtool",
+    cls=CommandGroup,
     help="Run a language model and see what its KV cache does.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
-
-# One line a command: its function, and the examples of its help page.
-COMMANDS = (
-    (generate.generate, generate.EXAMPLES),
-    (size_calc.size_calc, size_calc.EXAMPLES),
-)
-for _command, _examples in COMMANDS:
-    app.command(cls=PanelCommand, epilog=examples_epilog(_examples))(_command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -62,7 +54,6 @@ def run(args: Sequence[str]) -> int:
 
 def main() -> None:
     interrupt.install()
-    logging.getLogger("kvtool").addHandler(output.WarningHandler(logging.WARNING))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # text and JSON, whatever the locale
     sys.exit(run(sys.argv[1:]))

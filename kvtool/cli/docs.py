@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Any
 
-from typer.main import get_command
-
-from kvtool.cli.app import app
 from kvtool.cli.batch_input import CONTENT, FIELDS, IGNORED
 from kvtool.cli.boundary import INTERRUPTED
+from kvtool.cli.commands import COMMANDS, load
 from kvtool.cli.docs_text import (
     BATCH,
     CONVERSATIONS,
@@ -36,8 +34,8 @@ def page() -> Iterator[str]:
         decimal=_code(unit for unit in UNITS if "i" not in unit and unit != "B"),
         aliases=", ".join(f"`{alias}` = `{name}`" for alias, name in ALIASES.items()),
     )
-    for command in get_command(app).commands.values():  # type: ignore[attr-defined]
-        yield from _command(command)
+    for name in COMMANDS:
+        yield from _command(load(name))
     yield JSON_DOCUMENT
     yield CONVERSATIONS
     yield BATCH.format(

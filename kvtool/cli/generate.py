@@ -6,14 +6,10 @@ from typing import Annotated
 
 import typer
 
-from kvtool.cli.batch_input import read_batch
-from kvtool.cli.loading import open_runtime
+from kvtool.cli.engine_options import ENGINE, NoCacheDirOption
 from kvtool.cli.option_groups import option_groups
-from kvtool.cli.options import ENGINE, OUTPUT, FormatOption, NoCacheDirOption, option
-from kvtool.cli.prompt import check_sources, read_prompt
-from kvtool.cli.results import View
+from kvtool.cli.options import OUTPUT, FormatOption, option
 from kvtool.cli.sampling_options import SAMPLING_GROUP
-from kvtool.cli.transcript import Transcript
 from kvtool.config import EngineConfig
 from kvtool.engine.sampling import SamplingParams
 
@@ -90,11 +86,18 @@ def generate(
     format: FormatOption = "human",
 ) -> None:
     """Answer a prompt. Greedy unless --temperature is given, so runs repeat."""
+    from kvtool.cli.loading import open_runtime  # here, because help needs none of this
+    from kvtool.cli.prompt import check_sources, read_prompt
+    from kvtool.cli.results import View
+    from kvtool.cli.transcript import Transcript
+
     check_sources(
         prompt, file, messages=messages, append=append, raw=raw, system=system, batch=batch
     )
     view = View(format=format, stats=stats, verify=verify)
     if batch is not None:
+        from kvtool.cli.batch_input import read_batch
+
         lines = read_batch(batch)
         from kvtool.cli.batch import run_batch
 

@@ -7,11 +7,18 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from kvtool.cli.values import read_directly
+
 DEFAULT_PANEL = "Options"
 
 
 class PanelCommand(TyperCommand):
     """A command whose options are listed under the `rich_help_panel` they were declared with."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        for parameter in self.params:
+            read_directly(parameter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}

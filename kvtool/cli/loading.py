@@ -1,7 +1,8 @@
-"""Opens the runtime of a command and says on stderr what takes long."""
+"""Opens the runtime of a command and says on stderr what takes long and what is amiss."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,12 +18,29 @@ if TYPE_CHECKING:
 def open_runtime(config: EngineConfig) -> Iterator[Runtime]:
     from kvtool.runtime import Runtime
 
-    with _progress() as progress:
-        runtime = Runtime.open(config, progress=progress)
+    with _logged_warnings():
+        with _progress() as progress:
+            runtime = Runtime.open(config, progress=progress)
+        try:
+            yield runtime
+        finally:
+            runtime.close()
+
+
+class _WarningHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        output.warn(record.getMessage())
+
+
+@contextmanager
+def _logged_warnings() -> Iterator[None]:
+    """What the packages below log as a warning, in the voice of the command line."""
+    log, handler = logging.getLogger("kvtool"), _WarningHandler(logging.WARNING)
+    log.addHandler(handler)
     try:
-        yield runtime
+        yield
     finally:
-        runtime.close()
+        log.removeHandler(handler)
 
 
 @contextmanager

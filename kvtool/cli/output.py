@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -61,13 +60,6 @@ def talk(line: str) -> None:
 
 def warn(line: str) -> None:
     talk(f"warning: {line}")
-
-
-class WarningHandler(logging.Handler):
-    """What the packages below log as a warning, in the voice of the command line."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        warn(record.getMessage())
 
 
 def is_fancy_stderr() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,11 +15,12 @@ from kvtool.cli.sizes import format_size, parse_size
 from kvtool.errors import ConfigError
 from kvtool.sizing.fields import MAX_LAYERS
 from kvtool.sizing.from_flags import ModelFlags
-from kvtool.sizing.model_spec import ModelSpec
-from kvtool.sizing.report import SizeReport
-from kvtool.sizing.request import SizeRequest
+from kvtool.sizing.request import VLLM_FORMULAS, SizeRequest
 from kvtool.sizing.transfer import LINKS
-from kvtool.sizing.vllm import FORMULAS
+
+if TYPE_CHECKING:
+    from kvtool.sizing.model_spec import ModelSpec
+    from kvtool.sizing.report import SizeReport
 
 MODEL, LOAD, FIT, SPEED = "Model", "What is cached", "Memory", "Speed"
 
@@ -48,7 +49,13 @@ PerLayerOption = Annotated[
 ]
 PlotOption = Annotated[
     Path | None,
-    option(OUTPUT, "--plot", metavar="OUT.png|OUT.svg", help="Draw size against tokens to a file."),
+    option(
+        OUTPUT,
+        "--plot",
+        parser=Path,
+        metavar="OUT.png|OUT.svg",
+        help="Draw size against tokens to a file.",
+    ),
 ]
 
 
@@ -143,7 +150,7 @@ _REQUEST = {
         count(FIT, "--max-num-batched-tokens", "vLLM's option; windowed layers reserve for it."),
     ],
     "vllm_formula": Annotated[
-        str, one_of(FIT, "--vllm-formula", tuple(FORMULAS), "Which of vLLM's two token lines.")
+        str, one_of(FIT, "--vllm-formula", tuple(VLLM_FORMULAS), "Which of vLLM's two token lines.")
     ],
     "prompt_tokens": Annotated[
         int,

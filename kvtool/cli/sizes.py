@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 UNITS = {
     "B": 1,
@@ -30,6 +29,8 @@ def parse_size(text: str | int) -> int:
         raise ValueError(
             f"{text!r} is not a size; allowed: a number and one of {', '.join(UNITS)}."
         )
+    from decimal import Decimal
+
     num_bytes = int(Decimal(match[1]) * factor)
     if num_bytes < 1:
         raise ValueError(f"{text!r} is {num_bytes} bytes; it must be at least 1.")

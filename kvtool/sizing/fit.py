@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
-from kvtool.sizing import budget, vllm
+from kvtool.sizing import budget
 from kvtool.sizing.capacity import Stages, max_concurrency, max_tokens, rank_bytes
 from kvtool.sizing.formats import KVFormat
 from kvtool.sizing.model_spec import ModelSpec
 from kvtool.sizing.parallel import tokens_on_rank
 from kvtool.sizing.report import RankSize
-from kvtool.sizing.request import SizeRequest
+from kvtool.sizing.request import VLLM_FORMULAS, SizeRequest
 from kvtool.sizing.sequence_bytes import Load, allocated_bytes, formula_bytes
+
+if TYPE_CHECKING:
+    from kvtool.sizing import vllm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,8 @@ def fit(model: ModelSpec, stages: Stages, fmt: KVFormat, request: SizeRequest) -
     available = _budget(model, request)
     if available is None:
         return sized
+    from kvtool.sizing import vllm
+
     tokens = max_tokens(stages, fmt, load, available.kv_bytes)
     sequences = max_concurrency(stages, fmt, load, available.kv_bytes)
     limits = vllm.EngineLimits(
@@ -85,12 +91,12 @@ def _budget(model: ModelSpec, request: SizeRequest) -> budget.Budget | None:
 
 
 def _formula_note(startup: vllm.Startup, used: str) -> str:
-    other = next(name for name in vllm.FORMULAS if name != used)
+    other = next(name for name in VLLM_FORMULAS if name != used)
     says, would_say = startup.tokens(used), startup.tokens(other)
-    note = f"{used}: {vllm.FORMULAS[used]}"
+    note = f"{used}: {VLLM_FORMULAS[used]}"
     if says == would_say:
         return f"{note}; the {other} formula says the same"
-    return f"{note}; {other} ({vllm.FORMULAS[other]}) would say {would_say:,} tokens"
+    return f"{note}; {other} ({VLLM_FORMULAS[other]}) would say {would_say:,} tokens"
 
 
 def _notes(tokens: int | None, startup: vllm.Startup | None) -> tuple[str, ...]:

@@ -11,6 +11,11 @@ from kvtool.sizing.parallel import Ranks
 from kvtool.sizing.sequence_bytes import Load
 from kvtool.sizing.transfer import LINKS
 
+VLLM_FORMULAS = {
+    "current": "max_concurrency * max_model_len",
+    "legacy": "num_blocks // num_groups * block_size",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRequest:
@@ -34,7 +39,7 @@ class SizeRequest:
     weights: int | None = None
     overhead: int = DEFAULT_OVERHEAD
     max_num_batched_tokens: int = 8192
-    vllm_formula: str = "current"  # current | legacy
+    vllm_formula: str = "current"  # a name in VLLM_FORMULAS
     link_bandwidth: Mapping[str, float] = field(default_factory=lambda: LINKS)  # bytes a second
 
     def __post_init__(self) -> None:

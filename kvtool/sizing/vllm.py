@@ -22,10 +22,6 @@ from kvtool.sizing.layers import CHUNKED, CROSS, STATE, KVCacheSpec
 from kvtool.sizing.lengths import blocks
 from kvtool.sizing.sequence_bytes import index_row, state_bytes
 
-FORMULAS = {
-    "current": "max_concurrency * max_model_len",
-    "legacy": "num_blocks // num_groups * block_size",
-}
 ALIGNMENT = 16  # tokens; block sizes are multiples of it
 
 

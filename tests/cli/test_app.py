@@ -11,24 +11,31 @@ from typing import Any
 import pytest
 import typer
 from command_line import Run
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from kvtool import __version__
 from kvtool.cache.eviction import POLICIES
 from kvtool.cache.index import INDEXES
-from kvtool.cli import app, boundary, options, output
+from kvtool.cli import app, boundary, engine_options, output
+from kvtool.cli.commands import COMMANDS, load
 from kvtool.cli.docs import page
 from kvtool.config import EngineConfig
 from kvtool.engine.sampling import SamplingParams
 from kvtool.errors import CacheError
 
 ROOT = Path(__file__).parent.parent.parent
-HEAVY = ("torch", "transformers", "triton", "numpy", "rich.console", "click")
+HEAVY = {"torch", "transformers", "triton", "numpy", "rich.console", "click", "pydantic"}
 
 
-def command(name: str) -> Any:
-    return get_command(app.app).commands[name]  # type: ignore[attr-defined]
+def imported(*args: str) -> set[str]:
+    """The modules that a process has after `kvtool ARGS`."""
+    code = (
+        "import sys; from kvtool.cli.app import run; assert run(sys.argv[1:]) == 0; "
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, *args]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
 
 
 def test_help_goes_to_stdout(kvtool: Run) -> None:
@@ -47,13 +54,26 @@ def test_version(kvtool: Run) -> None:
     assert kvtool("--version") == (0, f"kvtool {__version__}\n", "")
 
 
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from kvtool.cli.app import run; assert run(['generate', '--help']) == 0;"
-        f"sys.exit(', '.join(name for name in {HEAVY!r} if name in sys.modules) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.parametrize(
+    ("args", "command", "packages"),
+    [
+        ("--help", set(), {"cli", "errors"}),
+        ("--version", set(), {"cli", "errors"}),
+        ("generate --help", {"generate"}, {"cli", "errors", "config", "engine", "cache"}),
+        ("size-calc --layers 32 --format json", {"size-calc"}, {"cli", "errors", "sizing"}),
+    ],
+)
+def test_start_up_imports_what_is_called(args: str, command: set[str], packages: set[str]) -> None:
+    found = imported(*args.split())
+    assert not found & HEAVY
+    modules = {name: entry.target.split(":")[0] for name, entry in COMMANDS.items()}
+    assert {name for name, module in modules.items() if module in found} == command
+    assert {name.split(".")[1] for name in found if name.startswith("kvtool.")} == packages
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_summaries_are_the_first_sentences(name: str) -> None:
+    assert load(name).get_short_help_str(limit=200) == COMMANDS[name].summary
 
 
 def test_typer_runner_agrees() -> None:
@@ -63,26 +83,26 @@ def test_typer_runner_agrees() -> None:
 
 
 def test_engine_options_are_the_fields_of_the_config() -> None:
-    names = {parameter.name for parameter in command("generate").params}
+    names = {parameter.name for parameter in load("generate").params}
     assert {field.name for field in dataclasses.fields(EngineConfig)} <= names
     assert {field.name for field in dataclasses.fields(SamplingParams)} - {"stop_ids"} <= names
 
 
 def test_option_names_are_the_field_names_with_dashes() -> None:
-    for parameter in command("generate").params:
+    for parameter in load("generate").params:
         if parameter.param_type_name == "option":
             assert "--" + parameter.name.replace("_", "-") in parameter.opts
 
 
 def test_defaults_are_those_of_the_config() -> None:
-    values = {p.name: p.default for p in command("generate").params}
+    values = {p.name: p.default for p in load("generate").params}
     for field in dataclasses.fields(EngineConfig):
         assert values[field.name] == field.default, field.name
 
 
 def test_choices_are_the_tables() -> None:
-    assert set(options.PREFIX_INDEXES) == set(INDEXES)
-    metavars = {p.name: p.metavar for p in command("generate").params}
+    assert set(engine_options.PREFIX_INDEXES) == set(INDEXES)
+    metavars = {p.name: p.metavar or "" for p in load("generate").params}
     assert metavars["evict"].split("|") == list(POLICIES)
 
 
