@@ -15,7 +15,8 @@ if not Path("/dev/nvidia0").exists():
 from hypothesis import settings
 
 settings.register_profile("kvtool", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("kvtool")
+settings.register_profile("soak", deadline=None, print_blob=True)  # other cases on every run
+settings.load_profile(os.environ.get("KVTOOL_TEST_PROFILE", "kvtool"))
 
 
 def pytest_sessionstart() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -24,12 +25,17 @@ def resolve_device(device: str) -> torch.device:
     """auto: the GPU if torch sees one. Raises `ConfigError`."""
     available = torch.cuda.is_available()
     if device == "auto":
-        return torch.device("cuda" if available else "cpu")
+        device = "cuda" if available else "cpu"
     if device.partition(":")[0] not in ("cpu", "cuda"):
         raise ConfigError(f"--device is {device!r}; allowed: auto, cpu, cuda.")
     if device.startswith("cuda") and not available:
         raise ConfigError(
             "--device is cuda, but torch sees no CUDA device.", hint="Use --device cpu."
+        )
+    if device.startswith("cuda") and find_spec("triton") is None:
+        raise ConfigError(
+            "torch sees a CUDA device, but triton, which the GPU kernels need, is not installed.",
+            hint="pip install 'kvtool[gpu]', or use --device cpu.",
         )
     return torch.device(device)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from engine.toy_engine import expected, held_blocks, toy_engine
-from engine.workloads import play, workloads
+from engine.workloads import SOAK_FACTOR, play, workloads
 from hypothesis import given, settings
 
 pytestmark = pytest.mark.report("S02", "S04", "S05", "S26", "S27", "S28", "S32", "S80")
 
 
-@settings(max_examples=500)
+@settings(max_examples=500 * SOAK_FACTOR)
 @given(workloads())
 def test_cold_equals_warm_equals_alone(workload) -> None:
     engine = toy_engine(**workload["engine"])
@@ -24,7 +24,7 @@ def test_cold_equals_warm_equals_alone(workload) -> None:
         assert held_blocks(engine) == 0
 
 
-@settings(max_examples=80)
+@settings(max_examples=80 * SOAK_FACTOR)
 @given(workloads())
 def test_deterministic_mode_too(workload) -> None:
     block_size = workload["engine"]["block_size"]

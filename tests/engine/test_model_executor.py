@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from engine.tiny_engine import assert_greedy, tiny_engine
 from engine.toy_engine import held_blocks, run, toy_request
-from engine.workloads import interrupt, play, workloads
+from engine.workloads import SOAK_FACTOR, interrupt, play, workloads
 from hypothesis import given, settings
 
 from kvtool.engine.request import Request
@@ -19,7 +19,7 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 
 
 @pytest.mark.report("S04")
-@settings(max_examples=60)
+@settings(max_examples=60 * SOAK_FACTOR)
 @given(workloads())
 def test_cold_equals_warm_equals_the_models_own_forward(workload) -> None:
     options = dict(workload["engine"])

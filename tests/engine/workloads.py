@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from kvtool.engine.engine import Engine
 from kvtool.engine.request import Request
+
+SOAK_FACTOR = int(os.environ.get("KVTOOL_SOAK_FACTOR", "1"))  # benchmarks/soak/equality.py
 
 
 @st.composite

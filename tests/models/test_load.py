@@ -194,6 +194,11 @@ def test_device_and_dtype_names(monkeypatch):
     assert resolve_device("auto") == cpu
     with pytest.raises(ConfigError, match="sees no CUDA device"):
         resolve_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("kvtool.models.device.find_spec", lambda name: None)
+    for device in ("cuda", "auto"):
+        with pytest.raises(ConfigError, match="triton, which the GPU kernels need"):
+            resolve_device(device)
 
 
 def test_transformers_keeps_its_own_verbosity(tmp_path):
