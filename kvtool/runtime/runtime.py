@@ -30,6 +30,7 @@ KV_LAYOUT = "block-major"
 class Runtime:
     """A loaded model behind an engine.
 
+    vocab_size: token ids the model has; a tokenizer may have fewer or more.
     effective: the value of every engine option in this run, with defaults and `auto` resolved,
     and what the model adds to them.
     """
@@ -37,6 +38,7 @@ class Runtime:
     config: EngineConfig
     engine: Engine
     tokenizer: Tokenizer
+    vocab_size: int
     eos_ids: frozenset[int]
     effective: Mapping[str, object]
     base_namespace: Namespace
@@ -121,6 +123,7 @@ def _compose(
         config=config,
         engine=Engine(executor, manager, scheduler),
         tokenizer=loaded.tokenizer,
+        vocab_size=model.vocab_size,
         eos_ids=loaded.eos_ids,
         effective=effective_options(config, loaded, model, cache, scheduler),
         base_namespace=_namespace(config, loaded, model),
