@@ -247,7 +247,9 @@ def build(
     """
     model_type, base, *_ = SUPPORTED.get(name) or REFUSED[name]
     config = AutoConfig.for_model(model_type, **{**base, **settings})
-    model = AUTO.get(model_type, AutoModelForCausalLM).from_config(config)
+    with torch.random.fork_rng(devices=[]):  # vectors begin as the model initialises them
+        torch.manual_seed(seed)
+        model = AUTO.get(model_type, AutoModelForCausalLM).from_config(config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

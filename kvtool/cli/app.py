@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from kvtool import __version__
-from kvtool.cli import boundary, interrupt
+from kvtool.cli import boundary, interrupt, output
 from kvtool.cli.commands import CONTEXT, CommandGroup
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"kvtool {__version__}")
+        output.write(f"kvtool {__version__}\n")
         raise typer.Exit
 
 
@@ -41,7 +41,7 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        output.write(f"{context.get_help()}\n")
         raise typer.Exit(2)
 
 
@@ -52,8 +52,9 @@ def run(args: Sequence[str]) -> int:
     )
 
 
-def main() -> None:
+def main() -> NoReturn:
+    """The whole process: it ends here."""
     interrupt.install()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # text and JSON, whatever the locale
-    sys.exit(run(sys.argv[1:]))
+    interrupt.leave(run(sys.argv[1:]))

@@ -8,22 +8,31 @@ from typing import NamedTuple
 
 from kvtool.cli import output
 from kvtool.cli.batch_input import BadLine, BatchLine
-from kvtool.cli.boundary import fail_after_report
+from kvtool.cli.boundary import fail_after_report, unforeseen
 from kvtool.cli.cache_report import cache_report, stats_rows
-from kvtool.cli.completion import completion, new_output
+from kvtool.cli.completion import completion, new_output, with_max_tokens
 from kvtool.cli.generation import check_verdicts
 from kvtool.cli.rendering import render_prompt
 from kvtool.cli.results import Completion, View
 from kvtool.engine.output import TextOutput
 from kvtool.engine.sampling import SamplingParams
 from kvtool.engine.stream import stream
-from kvtool.errors import InputError, KVToolError
+from kvtool.errors import ConfigError, InputError, KVToolError
 from kvtool.runtime import Runtime
 
 
 class Started(NamedTuple):
     line: BatchLine
     reply: TextOutput
+
+
+class _Defaults(NamedTuple):
+    """What holds for a line that does not say otherwise."""
+
+    sampling: SamplingParams
+    max_tokens: int | None
+    raw: bool
+    verify: bool
 
 
 def run_batch(
@@ -33,12 +42,14 @@ def run_batch(
     *,
     raw: bool,
     view: View,
+    max_tokens: int | None = None,
 ) -> None:
     """All lines in one continuous batch; options are defaults for what a line leaves open.
 
-    A bad line becomes an error line and the rest goes on; the exit code is then 5.
+    max_tokens: of each reply, if it was given; else see `with_max_tokens`. A bad line becomes an error line and the rest goes on; the exit code is then 5.
     """
-    items = [_start(runtime, line, sampling, raw, view.verify) for line in lines]
+    defaults = _Defaults(sampling, max_tokens, raw, view.verify)
+    items = [_start(runtime, line, defaults) for line in lines]
     replies = [item.reply for item in items if isinstance(item, Started)]
     printer = _Printer(runtime, items)
     for delta in stream(runtime.engine, replies):
@@ -52,26 +63,32 @@ def run_batch(
         rows = stats_rows(printer.results, cache, runtime.effective)
         output.talk_table("statistics", rows)
     check_verdicts(printer.results)
-    _check_lines(items)
+    _check_lines(printer.failed, len(items))
 
 
-def _start(
-    runtime: Runtime,
-    line: BatchLine | BadLine,
-    sampling: SamplingParams,
-    raw: bool,
-    verify: bool,
-) -> Started | BadLine:
+def _start(runtime: Runtime, line: BatchLine | BadLine, defaults: _Defaults) -> Started | BadLine:
     if isinstance(line, BadLine):
         return line
     try:
-        seed = runtime.config.seed + line.line - 1  # equal prompts are sampled differently
-        own = replace(sampling, **{"seed": seed, **line.sampling})
-        salt = line.salt if line.salt is not None else runtime.config.salt
-        token_ids = _token_ids(runtime, line, raw)
-        return Started(line, new_output(runtime, token_ids, own, salt=salt, verify=verify))
+        return Started(line, _output(runtime, line, defaults))
     except KVToolError as error:
-        return BadLine(line.line, line.custom_id, error)
+        return BadLine(line.line, line.custom_id, _in_words_of_the_line(error, line))
+    except Exception as error:  # whatever one line does, the others go on
+        return BadLine(line.line, line.custom_id, unforeseen(error))
+
+
+def _output(runtime: Runtime, line: BatchLine, defaults: _Defaults) -> TextOutput:
+    seed = runtime.config.seed + line.line - 1  # equal prompts are sampled differently
+    sampling = replace(defaults.sampling, **{"seed": seed, **line.sampling})
+    token_ids = _token_ids(runtime, line, defaults.raw)
+    max_tokens = line.sampling.get("max_tokens", defaults.max_tokens)
+    return new_output(
+        runtime,
+        token_ids,
+        with_max_tokens(sampling, max_tokens, runtime, len(token_ids)),
+        salt=line.salt if line.salt is not None else runtime.config.salt,
+        verify=defaults.verify,
+    )
 
 
 def _token_ids(runtime: Runtime, line: BatchLine, raw: bool) -> list[int]:
@@ -79,17 +96,31 @@ def _token_ids(runtime: Runtime, line: BatchLine, raw: bool) -> list[int]:
         return line.token_ids
     assert line.messages is not None
     own = raw if line.raw is None else line.raw
-    return render_prompt(runtime.tokenizer, line.messages, raw=own).token_ids
+    vocab_size = runtime.vocab_size
+    return render_prompt(runtime.tokenizer, line.messages, raw=own, vocab_size=vocab_size).token_ids
+
+
+def _in_words_of_the_line(error: KVToolError, line: BatchLine) -> KVToolError:
+    """A value that the line itself set has the name of its field, not of the option."""
+    if not isinstance(error, ConfigError):
+        return error
+    message, hint = error.message, error.hint
+    for field in line.sampling:
+        option = f"--{field.replace('_', '-')}"
+        message = message.replace(option, field)
+        hint = hint and hint.replace(option, field)
+    return InputError(message, hint=hint)
 
 
 class _Printer:
     """Writes each line as soon as it and all lines in front of it are done.
 
-    finished: ids of the requests whose last text has come.
+    finished: ids of the requests whose last text has come. failed: numbers of the error lines.
     """
 
     def __init__(self, runtime: Runtime, items: Sequence[Started | BadLine]) -> None:
         self.results: list[Completion] = []
+        self.failed: list[int] = []
         self.finished: set[int] = set()
         self._runtime = runtime
         self._pending = list(reversed(items))
@@ -103,8 +134,11 @@ class _Printer:
 
     def _print(self, item: Started | BadLine) -> None:
         if isinstance(item, BadLine):
-            head = {"line": item.line, "custom_id": item.custom_id}
-            output.write_json({**head, "error": output.error_document(item.error)})
+            self._print_error(item)
+            return
+        if item.reply.request.error is not None:
+            line, error = item.line, item.reply.request.error
+            self._print_error(BadLine(line.line, line.custom_id, error))
             return
         result = completion(self._runtime, item.reply)
         item.reply.request.samples.clear()  # logits are large
@@ -114,11 +148,15 @@ class _Printer:
         present = {k: v for k, v in body.items() if v is not None}
         output.write_json({**head, **present})
 
+    def _print_error(self, bad: BadLine) -> None:
+        self.failed.append(bad.line)
+        head = {"line": bad.line, "custom_id": bad.custom_id}
+        output.write_json({**head, "error": output.error_document(bad.error)})
 
-def _check_lines(items: Sequence[Started | BadLine]) -> None:
-    bad = [item.line for item in items if isinstance(item, BadLine)]
-    if bad:
-        listed = ", ".join(map(str, bad[:5])) + (", …" if len(bad) > 5 else "")
-        message = f"{len(bad)} of {len(items)} requests failed (lines {listed})."
+
+def _check_lines(failed: Sequence[int], num_lines: int) -> None:
+    if failed:
+        listed = ", ".join(map(str, failed[:5])) + (", …" if len(failed) > 5 else "")
+        message = f"{len(failed)} of {num_lines} requests failed (lines {listed})."
         hint = "Their output lines say why; the others are complete."
         fail_after_report(InputError(message, hint=hint))

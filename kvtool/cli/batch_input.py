@@ -7,12 +7,15 @@ have are refused, not ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kvtool.cli.boundary import unforeseen
 from kvtool.cli.json_input import parse_json
 from kvtool.cli.messages import parse_messages
+from kvtool.cli.parsers import MAX_INTEGER
 from kvtool.cli.text import check_text, decode_utf8, read_bytes
 from kvtool.errors import InputError, KVToolError
 from kvtool.models.chat import Message
@@ -64,14 +67,12 @@ def _read_line(number: int, data: bytes) -> BatchLine | BadLine:
         return _parse(number, custom_id, request)
     except KVToolError as error:
         return BadLine(number, custom_id, error)
+    except Exception as error:  # whatever one line does, the others go on
+        return BadLine(number, custom_id, unforeseen(error))
 
 
 def _parse(number: int, custom_id: object, request: dict[str, Any]) -> BatchLine:
-    body = request.get("body", {})
-    if not isinstance(body, dict):
-        raise InputError("body is not an object.")
-    fields = {**{k: v for k, v in request.items() if k not in ENVELOPE}, **body}
-    fields = {k: v for k, v in fields.items() if k not in IGNORED and v is not None}
+    fields = _fields(request)
     if "adapter" in fields:
         raise InputError("adapter is not available in this version.", hint="Remove the field.")
     unknown = [name for name in fields if name not in (*CONTENT, *FIELDS)]
@@ -92,6 +93,23 @@ def _parse(number: int, custom_id: object, request: dict[str, Any]) -> BatchLine
     )
 
 
+def _fields(request: dict[str, Any]) -> dict[str, Any]:
+    """The line's own fields and those of its body; null is as good as absent."""
+    body = request.get("body")
+    if not isinstance(body, dict | None):
+        raise InputError("body is not an object.")
+    outside = _present((k, v) for k, v in request.items() if k not in ENVELOPE)
+    inside = _present((body or {}).items())
+    twice = [name for name in inside if name in outside]
+    if twice:
+        raise InputError(f"{twice[0]} is given twice: in the line and in its body.")
+    return outside | inside
+
+
+def _present(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in fields if name not in IGNORED and value is not None}
+
+
 def _content(fields: dict[str, Any]) -> dict[str, Any]:
     if ("prompt" in fields) == ("messages" in fields):
         raise InputError("A line has either prompt or messages.", hint='{"prompt": "Hello"}')
@@ -108,37 +126,41 @@ def _content(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(name: str, value: object) -> int:
-    if type(value) is not int:
-        raise InputError(f"{name} is {value!r}; it must be a whole number.")
+    if type(value) is not int or abs(value) > MAX_INTEGER:
+        raise InputError(f"{name} is {value!r:.80}; it must be a whole number below 2**63.")
     return value
 
 
 def _number(name: str, value: object) -> float:
-    if type(value) not in (int, float):
-        raise InputError(f"{name} is {value!r}; it must be a number.")
-    return float(value)  # type: ignore[arg-type]
+    if type(value) is float:
+        return value
+    if type(value) is int and abs(value) <= MAX_INTEGER:
+        return float(value)
+    raise InputError(f"{name} is {value!r:.80}; it must be a number of usual size.")
 
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InputError(f"{name} is {value!r}; it must be true or false.")
+        raise InputError(f"{name} is {value!r:.80}; it must be true or false.")
     return value
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InputError(f"{name} is {value!r}; it must be text.")
+        raise InputError(f"{name} is {value!r:.80}; it must be text.")
     return check_text(value, name)
 
 
 def _stop(name: str, value: object) -> tuple[str, ...]:
     listed = value if isinstance(value, list) else [value]
+    if "" in listed:
+        raise InputError(f"{name} is empty text, which no reply could go on behind.")
     return tuple(_text(name, item) for item in listed)
 
 
 def _logit_bias(name: str, value: object) -> dict[int, float]:
-    if not isinstance(value, dict) or not all(key.isascii() and key.isdigit() for key in value):
-        raise InputError(f'{name} is {value!r}; it must be an object such as {{"42": -100}}.')
+    if not isinstance(value, dict) or not all(map(_TOKEN_ID.fullmatch, value)):
+        raise InputError(f'{name} is {value!r:.80}; it must be an object such as {{"42": -100}}.')
     return {int(token): _number(name, bias) for token, bias in value.items()}
 
 
@@ -147,6 +169,8 @@ def _seed(name: str, value: object) -> int:
         raise InputError(f"{name} is {value}; it must be 0 or more.")
     return _whole(name, value)
 
+
+_TOKEN_ID = re.compile("[0-9]{1,18}")
 
 ENVELOPE = ("custom_id", "method", "url", "body")
 IGNORED = ("model", "user", "metadata", "store")  # say nothing about the reply

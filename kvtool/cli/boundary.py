@@ -6,6 +6,7 @@ A user's mistake is one line `error: …` on stderr, one `hint: …`, and its ex
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -16,9 +17,10 @@ from typing import NoReturn
 import typer
 
 from kvtool.cli import output
+from kvtool.cli.interrupt import INTERRUPTED
 from kvtool.errors import ConfigError, KVToolError
 
-INTERRUPTED = 130
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Interrupted(KVToolError):
@@ -32,7 +34,7 @@ def run(app: Callable[[Sequence[str]], object], args: Sequence[str]) -> int:
         if code == INTERRUPTED:  # Typer's answer to KeyboardInterrupt
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
-    except output.OutputClosed:
+    except (output.OutputClosed, SystemExit):  # the latter is Typer's answer to a closed pipe
         return _leave_closed_pipe()
     except KeyboardInterrupt:
         return _report(Interrupted("interrupted"), args)
@@ -41,7 +43,7 @@ def run(app: Callable[[Sequence[str]], object], args: Sequence[str]) -> int:
     except typer.TyperException as error:
         return _report(_usage_error(error), args)
     except Exception as error:
-        return _report(_internal_error(error), args)
+        return _report(unforeseen(error), args)
 
 
 def fail_after_report(error: KVToolError) -> NoReturn:
@@ -61,7 +63,7 @@ def _report(error: KVToolError, args: Sequence[str]) -> int:
     if _wants_json(args):
         try:
             output.write_json({"error": output.error_document(error)})
-        except output.OutputClosed:
+        except (output.OutputClosed, output.OutputFailed):
             _leave_closed_pipe()
     return error.exit_code
 
@@ -72,7 +74,10 @@ def _usage_error(error: typer.TyperException) -> KVToolError:
     return ConfigError(error.format_message(), hint=f"{command} --help")
 
 
-def _internal_error(error: Exception) -> KVToolError:
+def unforeseen(error: Exception) -> KVToolError:
+    """A full disk may show anywhere; everything else that has no type of ours is a bug."""
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        return output.OutputFailed(f"Cannot write: {error.strerror}.", hint="Make room first.")
     if os.environ.get("KVTOOL_DEBUG") == "1":
         traceback.print_exc()
     return KVToolError(

@@ -34,7 +34,7 @@ def new_output(
 ) -> TextOutput:
     """A request that is checked, but not yet added: raises what `Engine.add` would raise, and
     `InputError` or `ConfigError` for token ids that the model does not have."""
-    vocab_size = runtime.tokenizer.vocab_size
+    vocab_size = runtime.vocab_size
     scheduler = runtime.engine.scheduler
     _check_sampling(sampling, vocab_size, scheduler.config.max_model_len)
     request = Request(
@@ -45,6 +45,16 @@ def new_output(
     )
     check_fits(request, scheduler.config, scheduler.manager.num_blocks, scheduler.block_size)
     return TextOutput(request, runtime.tokenizer)
+
+
+def with_max_tokens(
+    sampling: SamplingParams, given: int | None, runtime: Runtime, num_prompt_tokens: int
+) -> SamplingParams:
+    """The most tokens of a reply: as given, else the default within what the context leaves."""
+    if given is None:
+        room = runtime.engine.scheduler.config.max_model_len - num_prompt_tokens
+        given = max(1, min(sampling.max_tokens, room))  # 1: too long a prompt is refused as such
+    return replace(sampling, max_tokens=given)
 
 
 def completion(runtime: Runtime, output: TextOutput) -> Completion:

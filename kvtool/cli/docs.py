@@ -8,7 +8,6 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from kvtool.cli.batch_input import CONTENT, FIELDS, IGNORED
-from kvtool.cli.boundary import INTERRUPTED
 from kvtool.cli.commands import COMMANDS, load
 from kvtool.cli.docs_text import (
     BATCH,
@@ -19,6 +18,7 @@ from kvtool.cli.docs_text import (
     SCHEDULER,
 )
 from kvtool.cli.dtypes import ALIASES
+from kvtool.cli.interrupt import INTERRUPTED
 from kvtool.cli.sizes import UNITS
 from kvtool.config import SchedulerConfig
 from kvtool.errors import CacheError, ConfigError, InputError, ModelError, VerificationError
@@ -50,7 +50,10 @@ def page() -> Iterator[str]:
 def _exit_codes() -> str:
     rows = [
         ("0", "Success, or the reader of stdout went away."),
-        ("1", "An internal error: please report it."),
+        (
+            "1",
+            "An internal error: please report it. Or output that cannot be written: a full disk.",
+        ),
     ]
     rows += [(str(error.exit_code), error.__doc__ or "") for error in ERRORS]
     rows.append((str(INTERRUPTED), "Ctrl-C."))

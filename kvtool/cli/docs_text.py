@@ -17,6 +17,8 @@ This page is made from the program: `python -m kvtool.cli.docs > docs/cli.md`.
   `KVTOOL_DEBUG=1` adds the traceback of an internal error.
 - Ctrl-C ends within a second; text that was shown stays. When the reader of stdout goes away
   (`kvtool … | head`), kvtool ends quietly with exit code 0.
+- JSON that is read must be strict: no `NaN`, no number beyond a float's range, at most 100 lists and
+  objects inside each other.
 - `-` in place of a file is stdin.
 - Text is UTF-8. Of stdin and of each `--file`, a BOM at the start and exactly one newline at the
   end are dropped; everything else is kept, because it changes the tokens and with them what the
@@ -45,7 +47,7 @@ JSON_DOCUMENT = """\
 (`prompt_tokens` = `cached_tokens` + `shifted_tokens` + `recomputed_tokens` + `computed_tokens`;
 `completion_tokens`), `timing` (`ttft_ms`, `tpot_ms`, `total_ms`), `cache` (counters of the run;
 rates come with numerator, denominator and definition), `effective` (the value of every engine
-option in this run), and where asked for `verify` (`max_abs_logit_diff`, `kl_mean`,
+option in this run, and `max_tokens`: without the option 256, or what the context leaves), and where asked for `verify` (`max_abs_logit_diff`, `kl_mean`,
 `top1_agreement`, `tolerance`, `verdict`) and `logprobs`.
 """
 
@@ -54,7 +56,7 @@ CONVERSATIONS = """\
 
 `--messages chat.json` is a list of OpenAI-style messages, or an object with such a list under
 `messages`; PROMPT and files, if given, are one more user message. `--append` writes that message
-and the reply back, all or nothing. The reply carries the token ids of the conversation up to its
+and the reply back, all or nothing; with a PROMPT the list may be empty and the file be new. The reply carries the token ids of the conversation up to its
 end; the next turn continues on them and tokenises only what is new, so that the cache finds all of
 the previous turn. After an edit, or with another tokenizer or template, the text is tokenised anew
 and a warning says so. Without a chat template, and with `--raw`, the contents are joined by blank
@@ -70,4 +72,6 @@ Other fields: {fields}; they stand before the options of the command line. {igno
 envelope of the Batch format are ignored, unknown fields are refused. `custom_id` is handed back and
 may repeat. Line k samples with `--seed` + k - 1. A bad line gives
 `{{"line": N, "custom_id": …, "error": {{…}}}}`; the rest goes on, and the exit code is 5.
+`--verify` keeps the logits of every reply until all are done (4 bytes for each token and each entry
+of the vocabulary: 50 MB for 256 tokens of 49,152 entries); divide a large file.
 """

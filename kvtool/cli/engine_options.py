@@ -6,8 +6,10 @@ from typing import Annotated
 
 from kvtool.cache.eviction import POLICIES
 from kvtool.cli.dtypes import parse_dtype
+from kvtool.cli.event_target import parse_events
 from kvtool.cli.option_groups import OptionGroup
 from kvtool.cli.options import CACHE, MODEL, SAMPLING, SCHEDULER, count, one_of, option
+from kvtool.cli.parsers import non_empty
 from kvtool.cli.sizes import parse_size
 from kvtool.config import EngineConfig
 
@@ -27,6 +29,7 @@ _MODEL_OPTIONS = {
             MODEL,
             "-m",
             "--model",
+            parser=non_empty,
             metavar="MODEL",
             help="Hugging Face folder, .gguf file or hub id.",
             show_default="the demo model",
@@ -34,7 +37,13 @@ _MODEL_OPTIONS = {
     ],
     "revision": Annotated[
         str | None,
-        option(MODEL, "--revision", metavar="REV", help="Branch, tag or commit of a hub id."),
+        option(
+            MODEL,
+            "--revision",
+            parser=non_empty,
+            metavar="REV",
+            help="Branch, tag or commit of a hub id.",
+        ),
     ],
     "device": Annotated[
         str, one_of(MODEL, "--device", DEVICES, "Where the model runs; auto: cuda if present.")
@@ -52,7 +61,11 @@ _MODEL_OPTIONS = {
     ],
     "threads": Annotated[
         int | None,
-        count(MODEL, "--threads", "CPU threads of tensor operations; default: torch's choice."),
+        count(
+            MODEL,
+            "--threads",
+            "CPU threads of tensor operations, at most 4 a core; default: torch's choice.",
+        ),
     ],
 }
 
@@ -89,7 +102,9 @@ _SCHEDULER_OPTIONS = {
 }
 
 _CACHE_OPTIONS = {
-    "block_size": Annotated[int, count(CACHE, "--block-size", "Token slots in a block.")],
+    "block_size": Annotated[
+        int, count(CACHE, "--block-size", "Token slots in a block, at most those of the context.")
+    ],
     "kv_memory": Annotated[
         int | None,
         option(
@@ -128,8 +143,9 @@ _CACHE_OPTIONS = {
         option(
             CACHE,
             "--events",
+            parser=parse_events,
             metavar="FILE",
-            help="Write BlockStored, BlockRemoved and AllBlocksCleared as JSON Lines.",
+            help="Write BlockStored, BlockRemoved and AllBlocksCleared as JSON Lines; not to stdout.",
         ),
     ],
 }

@@ -9,7 +9,8 @@ import typer
 from kvtool.cli.engine_options import ENGINE, NoCacheDirOption
 from kvtool.cli.option_groups import option_groups
 from kvtool.cli.options import OUTPUT, FormatOption, option
-from kvtool.cli.sampling_options import SAMPLING_GROUP
+from kvtool.cli.parsers import non_empty
+from kvtool.cli.sampling_options import SAMPLING_GROUP, MaxTokensOption
 from kvtool.config import EngineConfig
 from kvtool.engine.sampling import SamplingParams
 
@@ -35,17 +36,30 @@ PromptArgument = Annotated[
 FileOption = Annotated[
     list[str] | None,
     option(
-        PROMPT, "-f", "--file", metavar="FILE", help="Text before PROMPT; repeatable; - is stdin."
+        PROMPT,
+        "-f",
+        "--file",
+        parser=non_empty,
+        metavar="FILE",
+        help="Text before PROMPT; repeatable; - is stdin.",
     ),
 ]
 MessagesOption = Annotated[
     str | None,
-    option(PROMPT, "--messages", metavar="FILE", help="JSON list of messages; PROMPT comes last."),
+    option(
+        PROMPT,
+        "--messages",
+        parser=non_empty,
+        metavar="FILE",
+        help="JSON list of messages; PROMPT comes last.",
+    ),
 ]
 AppendOption = Annotated[
     bool,
     option(
-        PROMPT, "--append", help="Write PROMPT and the reply, with its token ids, to --messages."
+        PROMPT,
+        "--append",
+        help="Write PROMPT and the reply, with its token ids, to --messages; a new file is begun.",
     ),
 ]
 SystemOption = Annotated[
@@ -57,7 +71,11 @@ RawOption = Annotated[
 BatchOption = Annotated[
     str | None,
     option(
-        PROMPT, "--batch", metavar="FILE", help="One request a line, JSON Lines out; - is stdin."
+        PROMPT,
+        "--batch",
+        parser=non_empty,
+        metavar="FILE",
+        help="One request a line, JSON Lines out; - is stdin.",
     ),
 ]
 StatsOption = Annotated[
@@ -78,6 +96,7 @@ def generate(
     system: SystemOption = None,
     raw: RawOption = False,
     batch: BatchOption = None,
+    max_tokens: MaxTokensOption = None,
     sampling: SamplingParams,
     engine: EngineConfig,
     no_cache_dir: NoCacheDirOption = False,
@@ -86,14 +105,18 @@ def generate(
     format: FormatOption = "human",
 ) -> None:
     """Answer a prompt. Greedy unless --temperature is given, so runs repeat."""
+    from kvtool.cli.event_target import check_event_file
     from kvtool.cli.loading import open_runtime  # here, because help needs none of this
     from kvtool.cli.prompt import check_sources, read_prompt
     from kvtool.cli.results import View
+    from kvtool.cli.text import STDIN
     from kvtool.cli.transcript import Transcript
 
     check_sources(
         prompt, file, messages=messages, append=append, raw=raw, system=system, batch=batch
     )
+    stdin = [STDIN] * (prompt == STDIN)
+    check_event_file(engine.events, [engine.model, *stdin, *(file or ()), messages, batch])
     view = View(format=format, stats=stats, verify=verify)
     if batch is not None:
         from kvtool.cli.batch_input import read_batch
@@ -102,12 +125,14 @@ def generate(
         from kvtool.cli.batch import run_batch
 
         with open_runtime(engine) as runtime:
-            run_batch(runtime, lines, sampling, raw=raw, view=view)
+            run_batch(runtime, lines, sampling, raw=raw, view=view, max_tokens=max_tokens)
         return
-    transcript = Transcript.read(messages) if messages is not None else None
-    conversation = list(transcript.messages) if transcript else []
-    if prompt is not None or file:
-        conversation += read_prompt(prompt, file or (), system)
+    asked = read_prompt(prompt, file or (), system) if prompt is not None or file else []
+    transcript = None
+    if messages is not None:
+        read = Transcript.to_append if append else Transcript.read
+        transcript = read(messages, may_be_empty=bool(asked))
+    conversation = [*(transcript.messages if transcript else ()), *asked]
     from kvtool.cli.generation import run_prompt
 
     with open_runtime(engine) as runtime:
@@ -117,5 +142,6 @@ def generate(
             sampling,
             raw=raw,
             view=view,
+            max_tokens=max_tokens,
             transcript=transcript if append else None,
         )

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from kvtool.cli import output
 from kvtool.cli.boundary import fail_after_report
 from kvtool.cli.cache_report import cache_report, stats_rows
-from kvtool.cli.completion import DIFFERENT, completion, new_output
+from kvtool.cli.completion import DIFFERENT, completion, new_output, with_max_tokens
 from kvtool.cli.rendering import RenderedPrompt, render_prompt
 from kvtool.cli.results import Completion, View
 from kvtool.cli.transcript import Transcript, reply_message
@@ -27,23 +27,30 @@ def run_prompt(
     *,
     raw: bool,
     view: View,
+    max_tokens: int | None = None,
     transcript: Transcript | None = None,
 ) -> None:
-    """Ends with the code of `VerificationError` when reuse changed the logits.
+    """Ends with the code of `VerificationError` when reuse changed the logits; raises `ModelError`
+    when they are no numbers to sample from.
 
+    max_tokens: of the reply, if it was given; else see `with_max_tokens`.
     transcript: gets the reply, and the messages behind those it has.
     """
-    prompt = render_prompt(runtime.tokenizer, messages, raw=raw)
+    prompt = render_prompt(runtime.tokenizer, messages, raw=raw, vocab_size=runtime.vocab_size)
     sampling = replace(sampling, seed=runtime.config.seed)
+    sampling = with_max_tokens(sampling, max_tokens, runtime, len(prompt.token_ids))
     salt = runtime.config.salt
     reply = new_output(runtime, prompt.token_ids, sampling, salt=salt, verify=view.verify)
     _follow(runtime, reply, show=view.format == "human")
+    if reply.request.error is not None:
+        raise reply.request.error
     cache = cache_report(runtime.engine)
     result = completion(runtime, reply)
     if transcript is not None:
         added = [*messages[len(transcript.messages) :], _reply(runtime, prompt, reply)]
         transcript.append(added)
-    _report(result, cache, runtime.effective, view)
+    effective = {**runtime.effective, "max_tokens": sampling.max_tokens}
+    _report(result, cache, effective, view)
 
 
 def _follow(runtime: Runtime, reply: TextOutput, *, show: bool) -> None:

@@ -2,25 +2,36 @@
 
 The first signal raises KeyboardInterrupt where Python runs, so partial text stays and files are
 closed. A long kernel, or an import that swallows the exception, gets `GRACE_SECONDS`; a second
-Ctrl-C ends the process at once.
+Ctrl-C ends the process at once. Until `install`, `kvtool.__main__` has a handler of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 from types import FrameType
+from typing import NoReturn
 
-from kvtool.cli.boundary import INTERRUPTED
-
+INTERRUPTED = 130
 GRACE_SECONDS = 0.7
 SHOW_CURSOR = "\x1b[?25h"
 
 
 def install() -> None:
     signal.signal(signal.SIGINT, _first)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now. Python's own way out takes as long as a start once torch is loaded, and
+    a signal would no longer be handled in it. What must be closed is closed by now."""
+    signal.signal(signal.SIGINT, _second)
+    for file in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # full, closed, None
+            file.flush()
+    os._exit(code)
 
 
 def _first(_signal: int, _frame: FrameType | None) -> None:

@@ -3,23 +3,74 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable
 from typing import NoReturn
 
 from kvtool.errors import InputError
 
+MAX_DEPTH = 100  # of lists and objects in each other; whoever walks a document may recurse
+
 
 def parse_json(text: str, where: str) -> object:
-    """Raises `InputError` for anything but one valid JSON value (NaN and Infinity are not)."""
+    """Raises `InputError` for anything but one valid JSON value (NaN and Infinity are not), for
+    numbers beyond a float's range, and for nesting beyond `MAX_DEPTH`."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        document = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
+        line = f"line {error.lineno}, " if "\n" in text else ""
+        place = f"{line}column {error.colno}"
         raise InputError(f"{where} is not JSON: {error.msg} at {place}.") from None
     except RecursionError:
-        raise InputError(f"{where} is not usable JSON: it is nested too deeply.") from None
+        raise _too_deep(where) from None
     except ValueError as error:
         raise InputError(f"{where} is not usable JSON: {error}.") from None
+    if _is_deeper(document, MAX_DEPTH):
+        raise _too_deep(where)
+    return document
+
+
+def type_name(value: object) -> str:
+    """What JSON calls the type of a parsed value."""
+    return _TYPE_NAMES[type(value)]
+
+
+_TYPE_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number:.40} is too large a number")
+    return value
+
+
+def _too_deep(where: str) -> InputError:
+    return InputError(
+        f"{where} is not usable JSON: it is nested too deeply; allowed: {MAX_DEPTH} levels."
+    )
+
+
+def _is_deeper(document: object, depth: int) -> bool:
+    level = [document]
+    for _ in range(depth):
+        level = [child for value in level for child in _children(value)]
+    return any(isinstance(value, (dict, list)) for value in level)
+
+
+def _children(value: object) -> Iterable[object]:
+    """The lists and objects in a list or object."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (child for child in inside if isinstance(child, (dict, list)))

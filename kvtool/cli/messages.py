@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvtool.cli.json_input import type_name
 from kvtool.cli.text import check_text
 from kvtool.errors import InputError
 from kvtool.models.chat import Message, normalized
@@ -14,7 +15,7 @@ def parse_messages(document: object, where: str) -> list[Message]:
     `name`, …) stay for the chat template.
     """
     if not isinstance(document, list):
-        raise InputError(f"{where} must be a list of messages, not {type(document).__name__}.")
+        raise InputError(f"{where} must be a list of messages, not {type_name(document)}.")
     messages = normalized(document)
     for index, message in enumerate(messages):
         if not message["role"]:

@@ -22,6 +22,10 @@ class OutputClosed(Exception):
     """The reader of stdout has gone away (`kvtool … | head`); nobody is left to tell."""
 
 
+class OutputFailed(KVToolError):
+    """A disk that is full, or a device that fails."""
+
+
 def write(text: str) -> None:
     """Text to stdout, at once: a reader at the other end of a pipe sees it as it is made."""
     if sys.stdout is None:
@@ -31,15 +35,21 @@ def write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
+    except OSError as error:
+        raise OutputFailed(f"Cannot write to stdout: {error.strerror or error}.") from None
 
 
 def write_json(document: object) -> None:
-    """One line of strict JSON: no NaN, no infinity. Dataclasses become objects."""
-    plain = _plain(document)
-    text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
-    if any("\ud800" <= character <= "\udfff" for character in text):  # someone's broken name
-        text = json.dumps(plain, allow_nan=False)
-    write(text + "\n")
+    """One line of `strict_json`. Dataclasses become objects."""
+    write(strict_json(_plain(document)) + "\n")
+
+
+def strict_json(document: object, indent: int | None = None) -> str:
+    """JSON that every reader takes: no NaN, no infinity, and a broken name as its escapes."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return json.dumps(document, allow_nan=False, indent=indent)
+    return text
 
 
 def error_document(error: KVToolError) -> dict[str, object]:
@@ -54,7 +64,7 @@ def error_document(error: KVToolError) -> dict[str, object]:
 def talk(line: str) -> None:
     """To stderr, if anybody listens."""
     if sys.stderr is not None:
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):  # a message that cannot be shown changes no result
             print(line, file=sys.stderr, flush=True)
 
 

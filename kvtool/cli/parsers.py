@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_MAX_INTEGER = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 
 
-def integer(minimum: int, maximum: int = _MAX_INTEGER) -> Callable[[str | int], int]:
+def integer(minimum: int, maximum: int = MAX_INTEGER) -> Callable[[str | int], int]:
     def parse(text: str | int) -> int:
         if not isinstance(text, str):
             return text
         if not _INTEGER.fullmatch(text):
             raise ValueError(f"{text!r} is not a whole number.")
         value = int(text[:32])
-        if not minimum <= value <= maximum:
-            allowed = f"{minimum} or more" if maximum == _MAX_INTEGER else f"{minimum} to {maximum}"
+        if len(text) > 32 or not minimum <= value <= maximum:
+            allowed = f"{minimum} or more" if maximum == MAX_INTEGER else f"{minimum} to {maximum}"
             raise ValueError(f"{text[:32]} is out of range; allowed: {allowed}.")
         return value
 
@@ -45,6 +45,12 @@ def real(allowed: str, accepts: Callable[[float], bool]) -> Callable[[str | floa
         return value
 
     return parse
+
+
+def non_empty(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty; allowed: non-empty text.")
+    return text
 
 
 def choice(names: Iterable[str]) -> Callable[[str], str]:

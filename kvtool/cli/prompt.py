@@ -22,7 +22,7 @@ def check_sources(
 ) -> None:
     """Raises `ConfigError` for sources that cannot go together, before anything is read."""
     given = {"PROMPT": prompt, "--file": files, "--system": system, "--messages": messages}
-    named = [name for name, value in given.items() if value]
+    named = [name for name, value in given.items() if value is not None and value != []]
     if batch is not None and (named or append):
         raise ConfigError(
             f"--batch has its own prompts; drop {', '.join([*named, *['--append'] * append])}."

@@ -24,15 +24,18 @@ class RenderedPrompt:
 
 
 def render_prompt(
-    tokenizer: Tokenizer, messages: Sequence[Message], *, raw: bool
+    tokenizer: Tokenizer, messages: Sequence[Message], *, raw: bool, vocab_size: int
 ) -> RenderedPrompt:
-    """Raises `InputError` when there are no tokens, `ConfigError` when a template is missing."""
+    """Raises `InputError` when there are no tokens, `ConfigError` when a template is missing.
+
+    vocab_size: of the model, which may have more token ids than the tokenizer, or fewer.
+    """
     if raw or _is_plain_text(tokenizer, messages):
         text = "\n\n".join(message["content"] for message in messages)
         token_ids = tokenizer.encode(text)
     else:
         text = tokenizer.render(plain(messages))
-        token_ids = _encode(tokenizer, messages, text)
+        token_ids = _encode(tokenizer, messages, text, vocab_size)
     if not token_ids:
         raise InputError("The prompt has no tokens.", hint="Give at least one character of text.")
     return RenderedPrompt(text, token_ids)
@@ -43,8 +46,10 @@ def _is_plain_text(tokenizer: Tokenizer, messages: Sequence[Message]) -> bool:
     return not tokenizer.has_chat_template and [m["role"] for m in messages] == ["user"]
 
 
-def _encode(tokenizer: Tokenizer, messages: Sequence[Message], text: str) -> list[int]:
-    known = known_ids(tokenizer, messages, text)
+def _encode(
+    tokenizer: Tokenizer, messages: Sequence[Message], text: str, vocab_size: int
+) -> list[int]:
+    known = known_ids(tokenizer, messages, text, vocab_size)
     if known is not None:
         return known.token_ids + tokenizer.encode_chat(plain(messages), behind=known.text)
     if any(KEY in message for message in messages):

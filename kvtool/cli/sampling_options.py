@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from kvtool.cli.option_groups import OptionGroup
 from kvtool.cli.options import SAMPLING, count, option
-from kvtool.cli.parsers import integer, real
+from kvtool.cli.parsers import integer, non_empty, real
 from kvtool.engine.sampling import SamplingParams
 
 
@@ -23,12 +23,25 @@ def _real(name: str, help: str, allowed: str, accepts: Any) -> Any:
     return option(SAMPLING, name, help=help, parser=real(allowed, accepts), metavar="X")
 
 
+MaxTokensOption = Annotated[
+    int | None,
+    option(
+        SAMPLING,
+        "--max-tokens",
+        parser=integer(1),
+        metavar="N",
+        help="Most tokens of the reply; default: 256, or what the context leaves.",
+    ),
+]
+
 _OPTIONS = {
-    "max_tokens": Annotated[int, count(SAMPLING, "--max-tokens", "Most tokens of the reply.")],
     "temperature": Annotated[
         float,
         _real(
-            "--temperature", "0: always the likeliest token.", "0 to 100", lambda x: 0 <= x <= 100
+            "--temperature",
+            "0: always the likeliest token; else 0.01 to 100.",
+            "0, or 0.01 to 100",
+            lambda x: x == 0 or 0.01 <= x <= 100,
         ),
     ],
     "top_p": Annotated[
@@ -56,9 +69,9 @@ _OPTIONS = {
         float,
         _real(
             "--repetition-penalty",
-            "Above 1: tokens seen before become less likely.",
-            "above 0",
-            lambda x: x > 0,
+            "Above 1: tokens seen before become less likely; 0.01 to 100.",
+            "0.01 to 100",
+            lambda x: 0.01 <= x <= 100,
         ),
     ],
     "logit_bias": Annotated[
@@ -68,12 +81,18 @@ _OPTIONS = {
             "--logit-bias",
             parser=parse_logit_bias,
             metavar="ID=BIAS",
-            help="Add BIAS to the logit of token ID; repeatable.",
+            help="Add BIAS (-10000 to 10000) to the logit of token ID; repeatable.",
         ),
     ],
     "stop": Annotated[
         list[str] | None,
-        option(SAMPLING, "--stop", metavar="TEXT", help="End before this text; repeatable."),
+        option(
+            SAMPLING,
+            "--stop",
+            parser=non_empty,
+            metavar="TEXT",
+            help="End before this text; repeatable.",
+        ),
     ],
     "ignore_eos": Annotated[
         bool, option(SAMPLING, "--ignore-eos", help="Go on behind end-of-sequence tokens.")

@@ -10,7 +10,7 @@ import typer
 from kvtool.cli.option_groups import OptionGroup, option_groups
 from kvtool.cli.options import OUTPUT, FormatOption, count, one_of, option
 from kvtool.cli.output import write, write_json
-from kvtool.cli.parsers import integer, real
+from kvtool.cli.parsers import integer, non_empty, real
 from kvtool.cli.sizes import format_size, parse_size
 from kvtool.errors import ConfigError
 from kvtool.sizing.fields import MAX_LAYERS
@@ -35,6 +35,7 @@ EXAMPLES = (
 ModelArgument = Annotated[
     str | None,
     typer.Argument(
+        parser=non_empty,
         metavar="MODEL",
         help="Folder, config.json, .gguf or hub id; - is a config on stdin.",
         rich_help_panel=MODEL,
@@ -42,7 +43,13 @@ ModelArgument = Annotated[
 ]
 RevisionOption = Annotated[
     str | None,
-    option(MODEL, "--revision", metavar="REV", help="Branch, tag or commit of a hub id."),
+    option(
+        MODEL,
+        "--revision",
+        parser=non_empty,
+        metavar="REV",
+        help="Branch, tag or commit of a hub id.",
+    ),
 ]
 PerLayerOption = Annotated[
     bool, option(OUTPUT, "--per-layer", help="A row for each layer (always in the JSON).")

@@ -36,7 +36,7 @@ def render(report: SizeReport, *, per_layer: bool) -> str:
 
 
 def _to_text(drawing: RenderableType) -> str:
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
     buffer = StringIO()
     console = Console(
         file=buffer, force_terminal=terminal or None, width=None if terminal else PLAIN_WIDTH

@@ -16,7 +16,8 @@ UNITS = {
     "TiB": 2**40,
 }
 _UNIT_BY_LOWER = {unit.lower(): factor for unit, factor in UNITS.items()}
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+_SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,40})?)\s*([A-Za-z]*)")
+MAX_BYTES = 2**63 - 1
 
 
 def parse_size(text: str | int) -> int:
@@ -29,11 +30,13 @@ def parse_size(text: str | int) -> int:
         raise ValueError(
             f"{text!r} is not a size; allowed: a number and one of {', '.join(UNITS)}."
         )
-    from decimal import Decimal
+    from fractions import Fraction
 
-    num_bytes = int(Decimal(match[1]) * factor)
-    if num_bytes < 1:
-        raise ValueError(f"{text!r} is {num_bytes} bytes; it must be at least 1.")
+    num_bytes = int(Fraction(match[1]) * factor)
+    if not 1 <= num_bytes <= MAX_BYTES:
+        raise ValueError(
+            f"{text!r} is out of range; allowed: 1B to {MAX_BYTES // UNITS['TiB']}TiB."
+        )
     return num_bytes
 
 

@@ -22,6 +22,8 @@ def read_text(path: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
+    if path == STDIN and sys.stdin is None:
+        raise InputError("stdin is closed.", hint="Give the path of a file, or pipe the text in.")
     try:
         return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:

@@ -21,6 +21,7 @@ from typing import Any
 
 from kvtool.cli.json_input import parse_json
 from kvtool.cli.messages import parse_messages
+from kvtool.cli.output import strict_json
 from kvtool.cli.text import STDIN, decode_utf8, read_bytes
 from kvtool.errors import InputError
 from kvtool.models.chat import Message
@@ -38,11 +39,26 @@ class Transcript:
     messages: list[Message]
 
     @classmethod
-    def read(cls, path: str) -> Transcript:
+    def read(cls, path: str, *, may_be_empty: bool = False) -> Transcript:
+        """may_be_empty: a message follows, so the list itself needs none."""
         where = "stdin" if path == STDIN else path
         document = parse_json(decode_utf8(read_bytes(path), where), where)
         listed = document.get("messages") if isinstance(document, dict) else document
+        if may_be_empty and listed == []:
+            return cls(path, document, [])
         return cls(path, document, parse_messages(listed, where))
+
+    @classmethod
+    def to_append(cls, path: str, *, may_be_empty: bool) -> Transcript:
+        """A file that can be written, or with `may_be_empty` a new one; raises `InputError`."""
+        file = Path(path).resolve()
+        place = file if file.exists() else file.parent
+        for needed in (place, file.parent):  # the file is replaced by a new one in its folder
+            if place.exists() and not os.access(needed, os.W_OK):
+                raise InputError(f"Cannot write {path!r}: {str(needed)!r} is not writable.")
+        if may_be_empty and file.parent.is_dir() and not file.exists():
+            return cls(path, [], [])
+        return cls.read(path, may_be_empty=may_be_empty)
 
     def append(self, added: Sequence[Message]) -> None:
         """Write the file with the messages `added` at its end: all of it or nothing."""
@@ -50,7 +66,7 @@ class Transcript:
             document: Any = {**self.document, "messages": [*self.document["messages"], *added]}
         else:
             document = [*self.document, *added]
-        _replace_file(Path(self.path).resolve(), json.dumps(document, ensure_ascii=False, indent=2))
+        _replace_file(Path(self.path).resolve(), strict_json(document, indent=2))
 
 
 def reply_message(
@@ -82,19 +98,25 @@ class KnownIds:
     text: str
 
 
-def known_ids(tokenizer: Tokenizer, messages: Sequence[Message], rendered: str) -> KnownIds | None:
+def known_ids(
+    tokenizer: Tokenizer, messages: Sequence[Message], rendered: str, vocab_size: int
+) -> KnownIds | None:
     """What the last stored reply covers of `rendered`; None when it no longer fits.
 
     It does not fit when an earlier message was edited, or when the tokenizer or the chat template
-    is another one.
+    is another one. vocab_size: of the model, whose ids they are.
     """
     for index in range(len(messages) - 1, -1, -1):
         stored = messages[index].get(KEY)
         if stored is None:
             continue
-        token_ids, reply_tokens = _stored_ids(stored, tokenizer.vocab_size, index)
+        token_ids, reply_tokens = _stored_ids(stored, vocab_size, index)
         reply_ids = token_ids[len(token_ids) - reply_tokens :]
-        text = tokenizer.render(plain(messages[:index])) + tokenizer.decode(reply_ids)
+        try:
+            prompt_text = tokenizer.render(plain(messages[:index]))
+        except InputError:  # no conversation can be at its end here, so what was there is gone
+            return None
+        text = prompt_text + tokenizer.decode(reply_ids)
         fits = stored.get("digest") == _digest(tokenizer, text, token_ids)
         return KnownIds(token_ids, text) if fits and rendered.startswith(text) else None
     return None
@@ -122,8 +144,10 @@ def _replace_file(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.chmod(path.stat().st_mode & 0o777)
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from None
+    finally:
+        temporary.unlink(missing_ok=True)

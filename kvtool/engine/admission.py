@@ -43,7 +43,12 @@ def check_fits(request: Request, config: SchedulerConfig, num_blocks: int, block
 def _hint(num_prompt_tokens: int, num_slots: int, needed: int) -> str:
     larger = f"Use --kv-blocks {needed} or a larger --kv-memory"
     room = num_slots - num_prompt_tokens + 1  # the last sampled token needs no slot
-    return f"{larger}, or --max-tokens {room} or less." if room >= 1 else f"{larger}."
+    if room < 1:
+        return f"{larger}."
+    return (
+        f"{larger}, or --max-tokens {room} or less; where that is not given, "
+        f"--max-model-len {num_slots + 1} or less."
+    )
 
 
 def has_room(needed: int, promised: int, available: int, watermark: int) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kvtool.errors import ModelError
+
 if TYPE_CHECKING:
     from kvtool.engine.request import Request
 
@@ -60,5 +62,5 @@ class SampledToken(NamedTuple):
     logits: npt.NDArray[np.float32] | None = None
 
 
-# request id -> the token it got in this step
-StepOutput = dict[int, SampledToken]
+# request id -> the token it got in this step, or why the model has none for it
+StepOutput = dict[int, SampledToken | ModelError]

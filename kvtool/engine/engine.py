@@ -34,6 +34,7 @@ class Engine:
         self.scheduler = Scheduler(manager, config)
         self.metrics = EngineMetrics()
         self._check_integrity = check_integrity
+        self._is_torn = False  # within a change of queues and cache, or left there for good
         self._clock = clock
 
     @property
@@ -41,34 +42,51 @@ class Engine:
         return self.scheduler.has_work
 
     def add(self, request: Request) -> None:
-        """Raises `InputError`, `ConfigError` or `CacheError` for a request that can never run."""
-        self.scheduler.add(request)
+        """Raises `InputError`, `ConfigError` or `CacheError` for a request that can never run,
+        one that was added before included."""
+        self._assert_whole()
+        self.scheduler.check(request)
         request.timing.arrival_s = self._clock()
+        self._is_torn = True
+        self.scheduler.add(request)
+        self._is_torn = False
 
     def finish(self, request: Request, reason: str) -> None:
         """End a request now, between two steps; no effect on a finished one."""
+        if self._is_torn:  # nothing runs any more, and its blocks are nobody's
+            if not request.is_finished:
+                request.end(reason)
+            return
+        self._is_torn = True
         self.scheduler.finish(request, reason)
+        self._is_torn = False
 
     def abort(self, request: Request) -> None:
         self.finish(request, "abort")
 
     def step(self) -> list[Request]:
-        """One forward; returns the requests that got a token, finished ones included.
+        """One forward; returns the requests that got a token or failed, finished ones included.
 
         Whatever interrupts the executor, Ctrl-C included, leaves cache and queues consistent:
-        the requests of the step wait for admission again.
+        the requests of the step wait for admission again. The rare interrupt of the bookkeeping
+        around it leaves an engine whose requests can only be ended.
         """
+        self._assert_whole()
+        self._is_torn = True
         batch = self.scheduler.schedule()
         blocks_in_use = self.manager.num_blocks - self.manager.num_available_blocks
         try:
             output = self.executor.execute(batch)
         except BaseException:
             self.scheduler.rollback(batch)
+            self._is_torn = False
             raise
         progressed = self.scheduler.update(batch, output)
+        self._is_torn = False
         now_s = self._clock()
         for request in progressed:
-            request.timing.token(now_s)
+            if request.error is None:
+                request.timing.token(now_s)
         self.metrics.record(batch, self.scheduler.block_size, blocks_in_use)
         self.metrics.preemptions = self.scheduler.num_preemptions
         if self._check_integrity:
@@ -81,6 +99,9 @@ class Engine:
             self.add(request)
         while self.has_work:
             yield from (request for request in self.step() if request.is_finished)
+
+    def _assert_whole(self) -> None:
+        assert not self._is_torn, "interrupted in mid-step: requests can only be ended"
 
     def check_integrity(self) -> None:
         """Raises `AssertionError` where pools, indexes or tables contradict each other."""

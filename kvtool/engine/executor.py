@@ -15,7 +15,10 @@ class Executor(Protocol):
     def groups(self) -> tuple[GroupSpec, ...]: ...
 
     def execute(self, batch: Batch) -> StepOutput:
-        """A token for every scheduled request with `sample`; the forced one where it is given."""
+        """A token for every scheduled request with `sample`; the forced one where it is given.
+
+        What concerns one request alone is its `ModelError` in the output, not an exception.
+        """
         ...
 
     def close(self) -> None: ...

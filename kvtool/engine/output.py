@@ -28,7 +28,7 @@ class TextOutput:
 
     @property
     def finish_reason(self) -> str | None:
-        """length | stop | eos | abort; a stop string in the very last token counts as stop."""
+        """length | stop | eos | abort | error; a stop string in the very last token counts as stop."""
         return "stop" if self.is_stopped else self.request.finish_reason
 
     def update(self) -> str:

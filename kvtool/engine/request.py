@@ -13,11 +13,13 @@ from kvtool.cache.manager import SequenceKV
 from kvtool.engine.batch import SampledToken
 from kvtool.engine.metrics import Timing
 from kvtool.engine.sampling import SamplingParams
+from kvtool.errors import ModelError
 
 _request_ids = count()
 
 
 class RequestStatus(Enum):
+    NEW = "new"  # not added to an engine yet
     WAITING = "waiting"
     RUNNING = "running"
     PREEMPTED = "preempted"
@@ -75,8 +77,9 @@ class Request:
         self.priority = priority
         self.forced_ids = forced_ids
         self.keep_logits = keep_logits
-        self.status = RequestStatus.WAITING
-        self.finish_reason: str | None = None  # length | stop | eos | abort
+        self.status = RequestStatus.NEW
+        self.finish_reason: str | None = None  # length | stop | eos | abort | error
+        self.error: ModelError | None = None  # of the finish reason "error"
         self.kv: SequenceKV | None = None
         self.num_prompt_tokens = len(prompt)
         self.num_computed_tokens = 0
@@ -134,6 +137,10 @@ class Request:
             recomputed_tokens=0,
             completion_tokens=self.num_output_tokens,
         )
+
+    def end(self, reason: str) -> None:
+        self.status = RequestStatus.FINISHED
+        self.finish_reason = reason
 
     def append(self, sampled: SampledToken) -> None:
         self._tokens[self.num_tokens] = sampled.token_id

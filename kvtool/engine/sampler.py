@@ -2,7 +2,8 @@
 
 Order as in Hugging Face `generate`: logit bias, repetition penalty, temperature, top-k, top-p,
 min-p, draw. vLLM penalises in the same order and applies min-p before top-k and top-p. Reported
-log-probabilities are those of the untouched row, as in vLLM. All maths in float32.
+log-probabilities are those of the untouched row, as in vLLM. All maths in float32: a row whose
+largest logit is sane stays so under the extremes of `SamplingParams`.
 """
 
 from __future__ import annotations
@@ -14,29 +15,44 @@ from torch import Tensor
 
 from kvtool.engine.batch import SampledToken
 from kvtool.engine.request import Request
+from kvtool.errors import ModelError
 
+MAX_LOGIT = 1e30  # in size, of the largest of a row; float32 ends at 3e38
 _NEVER = float("-inf")
 _SEED_MULTIPLIER = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, as in splitmix64
 
 
-def sample(logits: Tensor, requests: list[Request]) -> list[SampledToken]:
-    """One token a row. logits: float32 [num_requests, vocab_size]."""
-    greedy_ids: list[int] = logits.argmax(dim=-1).tolist()
+def sample(logits: Tensor, requests: list[Request]) -> list[SampledToken | ModelError]:
+    """One token a row, or why there is none. logits: float32 [num_requests, vocab_size]."""
+    largest = logits.max(dim=-1)  # NaN where a row has one; -inf alone masks a token
     return [
-        _sampled(row, request, greedy_id)
-        for row, request, greedy_id in zip(logits, requests, greedy_ids)
+        _sampled(row, request, value, greedy_id)
+        for row, request, value, greedy_id in zip(
+            logits, requests, largest.values.tolist(), largest.indices.tolist()
+        )
     ]
 
 
-def _sampled(row: Tensor, request: Request, greedy_id: int) -> SampledToken:
+def _sampled(
+    row: Tensor, request: Request, largest: float, greedy_id: int
+) -> SampledToken | ModelError:
     token_id = request.forced_id
     if token_id is None:
+        if not abs(largest) <= MAX_LOGIT:  # false for NaN as well
+            return _unusable(largest)
         token_id = greedy_id if _is_plain_greedy(request) else _choose(row, request)
     kept = row.cpu().numpy().copy() if request.keep_logits else None
     if request.sampling.logprobs is None:
         return SampledToken(token_id, logits=kept)
     logprob, top_logprobs = report_logprobs(row, token_id, request.sampling.logprobs)
     return SampledToken(token_id, logprob, top_logprobs, kept)
+
+
+def _unusable(largest: float) -> ModelError:
+    return ModelError(
+        f"The model's largest logit is {largest}; allowed: finite, at most {MAX_LOGIT:g} in size.",
+        hint="Try --dtype fp32; if it stays, the weights do not fit the model's configuration.",
+    )
 
 
 def _is_plain_greedy(request: Request) -> bool:

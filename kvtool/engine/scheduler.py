@@ -13,7 +13,7 @@ import math
 from kvtool.cache.manager import CacheManager, SequenceKV, Tokens
 from kvtool.config import SchedulerConfig
 from kvtool.engine.admission import check_fits, has_room, num_blocks_for
-from kvtool.engine.batch import Batch, StepOutput
+from kvtool.engine.batch import Batch, SampledToken, StepOutput
 from kvtool.engine.chunking import check_chunking, next_chunk, num_shareable_tokens
 from kvtool.engine.finish import finish_reason
 from kvtool.engine.preemption import choose_victim
@@ -21,6 +21,7 @@ from kvtool.engine.request import Request, RequestStatus
 from kvtool.engine.step_plan import StepPlan
 from kvtool.engine.twins import awaits_twin
 from kvtool.engine.waiting_queue import WaitingQueue
+from kvtool.errors import InputError, ModelError
 
 
 class Scheduler:
@@ -44,9 +45,15 @@ class Scheduler:
     def has_work(self) -> bool:
         return bool(self.running) or len(self.waiting) > 0
 
-    def add(self, request: Request) -> None:
-        """Queue a request; raises as `admission.check_fits` where it can never be served."""
+    def check(self, request: Request) -> None:
+        """Whether `add` may take it; raises as `admission.check_fits` where it can never run."""
+        if request.status is not RequestStatus.NEW:
+            raise InputError(f"The request was added before; it is {request.status.value}.")
         check_fits(request, self.config, self.manager.num_blocks, self.block_size)
+
+    def add(self, request: Request) -> None:
+        """Queue a request that passed `check`."""
+        request.status = RequestStatus.WAITING
         self.waiting.push(request)
 
     def schedule(self) -> Batch:
@@ -67,19 +74,19 @@ class Scheduler:
         return batch
 
     def update(self, batch: Batch, output: StepOutput) -> list[Request]:
-        """Take in what the step computed; returns the requests that got a token."""
+        """Take in what the step computed; returns the requests that got a token or failed."""
         progressed = []
         for scheduled in batch.requests:
             request = scheduled.request
-            assert request.kv is not None
-            request.num_computed_tokens = scheduled.end
-            self.manager.commit(request.kv, self._shareable(request))
-            if scheduled.sample:
-                request.append(output[request.id])
+            sampled = output[request.id] if scheduled.sample else None
+            if isinstance(sampled, ModelError):
+                self._fail(request, sampled)
+            else:
+                self._commit(request, scheduled.end)
+            if isinstance(sampled, SampledToken):
+                self._append(request, sampled)
+            if sampled is not None:
                 progressed.append(request)
-                reason = finish_reason(request)
-                if reason is not None:
-                    self.finish(request, reason)
         return progressed
 
     def finish(self, request: Request, reason: str) -> None:
@@ -88,10 +95,9 @@ class Scheduler:
             return
         if request.status is RequestStatus.RUNNING:
             self._release(request, self._shareable(request))
-        else:
+        elif request.status is not RequestStatus.NEW:
             self.waiting.remove(request)
-        request.status = RequestStatus.FINISHED
-        request.finish_reason = reason
+        request.end(reason)
 
     def rollback(self, batch: Batch) -> None:
         """Undo `schedule` where the step did not run: its requests wait for admission again.
@@ -100,6 +106,23 @@ class Scheduler:
         """
         for scheduled in batch.requests:
             self._preempt(scheduled.request, scheduled.request.tokens[:0])
+
+    def _commit(self, request: Request, num_computed_tokens: int) -> None:
+        assert request.kv is not None
+        request.num_computed_tokens = num_computed_tokens
+        self.manager.commit(request.kv, self._shareable(request))
+
+    def _append(self, request: Request, sampled: SampledToken) -> None:
+        request.append(sampled)
+        reason = finish_reason(request)
+        if reason is not None:
+            self.finish(request, reason)
+
+    def _fail(self, request: Request, error: ModelError) -> None:
+        """The KV of this step is as doubtful as its logits: none of it stays cached."""
+        self._release(request, request.tokens[:0])
+        request.error = error
+        request.end("error")
 
     def _continue_running(self, plan: StepPlan) -> None:
         """Decodes first: a newcomer enters only where a step has tokens to spare, so of all

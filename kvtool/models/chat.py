@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kvtool.errors import InputError, KVToolError, ModelError
+from kvtool.models.json_file import MAX_DEPTH, is_too_deep
 
 Message = Mapping[str, Any]
 Render = Callable[[list[Message]], str]
@@ -33,10 +35,12 @@ def render_checked(render: Render, messages: list[Message]) -> str:
 
 def _normalized(message: Message, index: int) -> Message:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise InputError(f"message {index} must be an object with a role, not {message!r:.80}.")
+        raise InputError(f"message {index} must be an object with a role, not {_shown(message)}.")
     result = {**message, "content": _text(message.get("content"), index)}
     if message.get("tool_calls"):
-        result["tool_calls"] = [_tool_call(call) for call in message["tool_calls"]]
+        result["tool_calls"] = _tool_calls(message["tool_calls"], index)
+    if is_too_deep(result):
+        raise InputError(f"message {index} is nested too deep; allowed: {MAX_DEPTH} levels.")
     return result
 
 
@@ -48,25 +52,35 @@ def _text(content: object, index: int) -> str:
     if isinstance(content, Sequence):
         return "".join(_part(part, index) for part in content)
     raise InputError(
-        f"message {index} has content {content!r:.80}; allowed: text, null, text parts."
+        f"message {index} has content {_shown(content)}; allowed: text, null, text parts."
     )
 
 
 def _part(part: object, index: int) -> str:
     if isinstance(part, Mapping) and isinstance(part.get("text"), str):
         return str(part["text"])
-    raise InputError(f"message {index} has a content part {part!r:.80}; allowed: text parts.")
+    raise InputError(f"message {index} has a content part {_shown(part)}; allowed: text parts.")
 
 
-def _tool_call(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, Mapping) else None
+def _tool_calls(calls: object, index: int) -> list[Any]:
+    if isinstance(calls, list | tuple) and all(isinstance(call, Mapping) for call in calls):
+        return [_tool_call(call) for call in calls]
+    raise InputError(f"message {index} has tool_calls {_shown(calls)}; allowed: a list of objects.")
+
+
+def _tool_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function")
     if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
         return call
     try:
         arguments = json.loads(function["arguments"])
-    except ValueError:
+    except (ValueError, RecursionError):
         return call
     return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _shown(value: object) -> str:
+    return reprlib.repr(value)[:80]  # the full text of a value nested without end does not exist
 
 
 def _explained(error: Exception, render: Render, messages: list[Message]) -> KVToolError:

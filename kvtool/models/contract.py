@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from transformers import PreTrainedModel
 
+from kvtool.errors import ModelError
 from kvtool.models.attention_layer import Unsupported
 from kvtool.models.inputs import ForwardInputs, GroupInputs
 
@@ -59,6 +60,7 @@ def check_contract(paged: PagedModel) -> None:
     tokens = (torch.arange(NUM_TOKENS, device=paged.device) * 7919 + 11) % paged.vocab_size
     with torch.inference_mode():
         full = paged.model(input_ids=tokens[None], use_cache=False).logits[0].float()
+    _check_finite(paged, full)
     paged.allocate_pools(NUM_BLOCKS, BLOCK_SIZE)
     for pool in paged.pools:
         pool.fill_(float("nan"))  # a read outside the table cannot go unnoticed
@@ -74,6 +76,23 @@ def check_contract(paged: PagedModel) -> None:
             f"its logits through paged KV differ from its own forward by {distance:.1e} "
             f"(allowed: {TOLERANCE[paged.dtype]:.0e})"
         )
+
+
+def _check_finite(paged: PagedModel, logits: torch.Tensor) -> None:
+    """Numbers that mean nothing are no matter of paging: the weights are looked at for a culprit."""
+    if bool(logits.isfinite().all()):
+        return
+    named = paged.model.named_parameters()
+    broken = next((name for name, p in named if not bool(p.isfinite().all())), None)
+    kind = str(paged.dtype).removeprefix("torch.")
+    if broken is not None:
+        cause = f"its parameter {broken} holds NaN or infinity as {kind}"
+    else:
+        cause = f"its weights are finite, so its config (RoPE, norms) is wrong or {kind} too narrow"
+    raise ModelError(
+        f"{paged.architecture} computes logits that are NaN or infinite: {cause}.",
+        hint="Try --dtype float32; if that does not help, download or copy the model again.",
+    )
 
 
 class _Sequence(NamedTuple):

@@ -13,9 +13,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import platformdirs
 
@@ -108,8 +108,14 @@ def file_digest(path: Path, progress: Progress | None = None) -> str:
     if progress and identity[0] > 1 << 30:
         progress(f"Hashing {path.name} (once)")
     digest = _hash(real)
-    _remember(remembered | {str(real): [*identity, digest]})
+    _write_remembered(remembered | {str(real): [*identity, digest]})
     return digest
+
+
+def remember(path: Path, digest: str) -> None:
+    """The caller knows the sha256 of the file, so it need not be read for it."""
+    real = path.resolve()
+    _write_remembered(_read_remembered() | {str(real): [*_identity(real), digest]})
 
 
 def _without_cosmetic(value: Any) -> Any:
@@ -139,17 +145,29 @@ def _remembered_path() -> Path:
 def _read_remembered() -> dict[str, Any]:
     try:
         content = json.loads(_remembered_path().read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def _remember(content: dict[str, Any]) -> None:
+def _write_remembered(content: dict[str, Any]) -> None:
     """Losing an update to another process, or the whole file, only costs hashing again."""
     alive = {path: entry for path, entry in content.items() if os.path.exists(path)}
     target = _remembered_path()
     with contextlib.suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as file:
+        with _unfinished_in(target.parent) as file:
             json.dump(alive, file)
-        os.replace(file.name, target)
+            file.flush()
+            os.replace(file.name, target)
+
+
+@contextlib.contextmanager
+def _unfinished_in(folder: Path) -> Iterator[IO[str]]:
+    """A file that is gone afterwards unless it was renamed."""
+    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+        try:
+            yield file
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.name)

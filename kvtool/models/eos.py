@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kvtool.errors import ModelError
+from kvtool.models.json_file import read_json
 
 
 def eos_ids(folder: Path, config: Mapping[str, Any], tokenizer_eos: int | None) -> frozenset[int]:
@@ -15,10 +15,10 @@ def eos_ids(folder: Path, config: Mapping[str, Any], tokenizer_eos: int | None) 
 
     Each may be missing, null, one id or a list.
     """
-    text_config = config.get("text_config") or {}
+    text_config = config.get("text_config")
     sources = [
         config.get("eos_token_id"),
-        text_config.get("eos_token_id"),
+        text_config.get("eos_token_id") if isinstance(text_config, Mapping) else None,
         _read_generation_config(folder).get("eos_token_id"),
         tokenizer_eos,
     ]
@@ -38,8 +38,5 @@ def _read_generation_config(folder: Path) -> Mapping[str, Any]:
     path = folder / "generation_config.json"
     if not path.is_file():
         return {}
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is not valid JSON: {error}.") from error
+    content = read_json(path)
     return content if isinstance(content, dict) else {}

@@ -1,28 +1,30 @@
 """GGUF files: converted once to a Hugging Face folder, found again by the sha256 of the file.
 
 One process converts while others wait for its lock, and the folder appears by a rename: what lies at
-its place is complete.
+its place is complete. It is checked against its manifest whenever it is used, and converted again
+when it does not fit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from kvtool.errors import ModelError
+from kvtool.errors import KVToolError, ModelError
 from kvtool.models.digest import Progress, combine, file_digest, models_dir
+from kvtool.models.manifest import fault, moved, write_manifest
 from kvtool.models.quiet import quiet
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
 
 CONVERTER = 1  # raise it when the same file would convert to something else
-RECORD = "kvtool.json"
 
 
 class Conversion(NamedTuple):
@@ -31,46 +33,100 @@ class Conversion(NamedTuple):
 
 
 def converted(path: Path, progress: Progress | None = None) -> Conversion:
-    """The folder that `path` was converted to, converting it first if that never happened.
+    """The folder that `path` was converted to, converting it when it is absent or damaged.
 
     Raises `ModelError` for a file that is damaged or not supported.
     """
     sha256 = file_digest(path, progress)
     target = models_dir() / sha256
-    digest = combine([b"gguf", sha256.encode(), str(CONVERTER).encode()])
-    if not _is_current(target):
+    about = {"converter": CONVERTER, "sha256": sha256}
+    if fault(target, about, progress):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(models_dir() / "conversion.lock"):
-            if not _is_current(target):
+        with _alone(progress):
+            if reason := fault(target, about, progress):
                 if progress:
-                    progress(f"Converting {path.name} (once) to {target}")
-                _convert_into(target, path)
-    return Conversion(target, digest)
+                    progress(_announcement(path, target, reason))
+                _convert_into(target, path, about)
+    return Conversion(target, combine([b"gguf", sha256.encode(), str(CONVERTER).encode()]))
 
 
-def _is_current(folder: Path) -> bool:
+@contextlib.contextmanager
+def _alone(progress: Progress | None) -> Iterator[None]:
+    lock = FileLock(models_dir() / "conversion.lock")
     try:
-        record = json.loads((folder / RECORD).read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(record.get("converter") == CONVERTER)
+        lock.acquire(timeout=0)
+    except Timeout:
+        if progress:
+            progress("Waiting for another process, which converts a model")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-def _convert_into(target: Path, path: Path) -> None:
+def _announcement(path: Path, target: Path, reason: str) -> str:
+    if target.exists():
+        return f"Converting {path.name} again to {target}: {reason}"
+    return f"Converting {path.name} (once) to {target}"
+
+
+def _convert_into(target: Path, path: Path, about: Mapping[str, Any]) -> None:
     """The caller holds the lock, so an unfinished folder belongs to a process that died."""
     for leftover in target.parent.glob("*.part"):
         shutil.rmtree(leftover, ignore_errors=True)
     unfinished = target.with_suffix(".part")
     unfinished.mkdir()
     try:
-        with quiet():
+        with quiet(), _explained(path, target.parent):
             write_folder(path, unfinished)
-        record = {"converter": CONVERTER, "source": path.name, "sha256": target.name}
-        (unfinished / RECORD).write_text(json.dumps(record), "utf-8")
-        shutil.rmtree(target, ignore_errors=True)
+            write_manifest(unfinished, about)
+        _remove(target)
         unfinished.rename(target)
+        moved(target)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _remove(target: Path) -> None:
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target, ignore_errors=True)
+    else:
+        target.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _explained(path: Path, folder: Path) -> Iterator[None]:
+    """Libraries meet damaged metadata with errors of every type, and a full disk as well."""
+    try:
+        yield
+    except (KVToolError, MemoryError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or "no reason given"
+        if isinstance(error, OSError) or "os error" in reason:  # how Rust libraries print theirs
+            raise _no_room(path, folder, reason) from error
+        raise ModelError(
+            f"{path} is damaged or of an unknown form: {type(error).__name__}: {reason:.200}.",
+            hint="Download or copy the file again.",
+        ) from error
+
+
+def _check_room(path: Path, folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise _no_room(path, folder.parent, f"it needs {_mib(needed)}, {_mib(free)} are free")
+
+
+def _no_room(path: Path, folder: Path, reason: str) -> ModelError:
+    return ModelError(
+        f"The converted {path.name} cannot be stored in {folder}: {reason}.",
+        hint="Free space there, or let XDG_CACHE_HOME name a folder with more.",
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{-(-size // 2**20)} MiB"
 
 
 def write_folder(path: Path, folder: Path) -> None:
@@ -85,6 +141,8 @@ def write_folder(path: Path, folder: Path) -> None:
     metadata = {name: field.contents() for name, field in reader.fields.items()}
     config = model_config(path, metadata, reader.tensors)
     weights = model_weights(path, str(metadata["general.architecture"]), reader.tensors, config)
+    tables = int(reader.data_offset)  # bytes of metadata, most of it the vocabulary
+    _check_room(path, folder, sum(weight.nbytes for weight in weights.values()) + 2 * tables)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
     _write_json(folder / "config.json", config)

@@ -89,7 +89,19 @@ def model_config(path: Path, metadata: Metadata, tensors: Sequence[Any]) -> dict
         **{names[key]: metadata[f"{name}.{key}"] for key in names if f"{name}.{key}" in metadata},
         **_special_tokens(metadata),
     }
+    _check_sizes(path, config, shapes)
     return config | _family(str(name), config, shapes) | _rope(path, metadata, config, tensors)
+
+
+def _check_sizes(path: Path, config: Metadata, shapes: Mapping[str, Any]) -> None:
+    """Before anything is built by them: damaged sizes may be in the billions."""
+    layers = config["num_hidden_layers"]
+    width = int(shapes["token_embd.weight"][0])
+    if layers > len(shapes) or config["hidden_size"] != width:
+        raise ModelError(
+            f"{path} is damaged: it states {layers} layers of {config['hidden_size']} features, "
+            f"its {len(shapes)} tensors are for {width}."
+        )
 
 
 def _warn_of_unused(path: Path, prefix: str, metadata: Metadata, names: Mapping[str, str]) -> None:

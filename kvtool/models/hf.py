@@ -53,6 +53,8 @@ class PagedModel:
                 check_contract(self)
         except Unsupported as reason:
             raise _refusal(self.architecture, str(reason)) from reason
+        except ModelError:
+            raise
         except Exception as error:  # model code, driven in a way its authors may not foresee
             what = f"a probing forward failed with {type(error).__name__}: {error}"
             raise _refusal(self.architecture, what) from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvtool.models.device import resolve_device, resolve_dtype
 from kvtool.models.digest import Progress, config_digest
 from kvtool.models.eos import eos_ids
+from kvtool.models.model_config import read_config
 from kvtool.models.quiet import quiet
 from kvtool.models.source import resolve
 from kvtool.models.tokenizer import Tokenizer, load_tokenizer
@@ -47,8 +48,9 @@ def load_model(
     precision = resolve_dtype(dtype, target)
     source = resolve(name, revision=revision, progress=progress)
     with quiet():
+        config = read_config(source)  # first: the tokenizer's loader reads it too, and says less
         tokenizer = load_tokenizer(source.path)
-        model = load_weights(source, precision).to(target)
+        model = load_weights(source, config, precision).to(target)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from kvtool.models.demo import demo_model
 from kvtool.models.digest import Progress, weights_digest
 from kvtool.models.gguf import converted
 from kvtool.models.hub import snapshot
+from kvtool.models.json_file import read_json
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -100,10 +100,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
             f"{folder} is not a model folder: it has no config.json.",
             hint="Give a folder as written by save_pretrained(), a .gguf file or a hub id.",
         )
-    try:
-        config = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is not valid JSON: {error}.") from error
+    config = read_json(path)
     if not isinstance(config, dict):
         raise ModelError(f"{path} holds {type(config).__name__}; it must be a JSON object.")
     return config

@@ -98,15 +98,16 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         backend = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
+        digest = tokenizer_digest(folder)
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = f"{' '.join(str(error).split()) or type(error).__name__:.400}"
         raise ModelError(f"{folder}: its tokenizer cannot be loaded: {reason}") from error
     if not hasattr(backend, "backend_tokenizer"):
         raise ModelError(
             f"{folder}: its tokenizer {type(backend).__name__} is not a fast one.",
             hint="Convert it to tokenizer.json with transformers.",
         )
-    return Tokenizer(backend, tokenizer_digest(folder))
+    return Tokenizer(backend, digest)
 
 
 def check_token_ids(ids: Sequence[object], vocab_size: int) -> list[int]:

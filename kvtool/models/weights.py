@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from kvtool.errors import ModelError
 from kvtool.models.checkpoint import Checkpoint
+from kvtool.models.model_config import reason
 from kvtool.models.source import ModelSource
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def load_weights(source: ModelSource, dtype: torch.dtype) -> PreTrainedModel:
+def load_weights(
+    source: ModelSource, config: PretrainedConfig, dtype: torch.dtype
+) -> PreTrainedModel:
     """The model on the CPU; raises `ModelError` when config and weights do not fit.
 
     The checkpoint decides which file a tensor comes from, so the loader is given tensors and not
@@ -27,7 +31,6 @@ def load_weights(source: ModelSource, dtype: torch.dtype) -> PreTrainedModel:
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
-    config = _read_config(source)
     model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     with _tensors(source.checkpoint) as tensors:
         try:
@@ -41,44 +44,35 @@ def load_weights(source: ModelSource, dtype: torch.dtype) -> PreTrainedModel:
                 output_loading_info=True,
             )
         except Exception as error:
-            reason = _first_line(error)
-            raise ModelError(f"{source.name} cannot be loaded: {reason}") from error
+            raise ModelError(f"{source.name} cannot be loaded: {reason(error)}") from error
     _check_complete(source, info)
     _warn_if_untied(source, model)
     return model
 
 
-def _read_config(source: ModelSource) -> PretrainedConfig:
-    from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
-
-    try:
-        config = AutoConfig.from_pretrained(
-            source.path, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:
-        reason = _first_line(error)
-        raise ModelError(f"{source.path / 'config.json'} is not usable: {reason}") from error
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ModelError(
-            f"{source.name} is of type {config.model_type!r}, which is not a causal language model."
-        )
-    return config
-
-
 @contextlib.contextmanager
 def _tensors(checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
     """Each tensor as a slice of its file that is read when it is used."""
-    from safetensors import safe_open
-
     with contextlib.ExitStack() as stack:
-        files = {p: stack.enter_context(safe_open(p, framework="pt")) for p in checkpoint.files}
+        files = {path: stack.enter_context(_open(path)) for path in checkpoint.files}
         yield {name: files[path].get_slice(name) for name, path in checkpoint.tensors.items()}
+
+
+def _open(path: Path) -> Any:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise ModelError(
+            f"{path} is damaged: {error}.", hint="Download or copy the file again."
+        ) from error
 
 
 def _check_complete(source: ModelSource, info: Mapping[str, Any]) -> None:
     for what in ("missing", "unexpected", "mismatched"):
-        if keys := sorted(str(key) for key in info[f"{what}_keys"]):
+        found = info[f"{what}_keys"]  # of a mismatch: name, stored shape, described shape
+        if keys := sorted(key if isinstance(key, str) else key[0] for key in found):
             raise ModelError(
                 f"{source.name}: {len(keys)} {what} parameters, first {', '.join(keys[:3])}.",
                 hint="config.json and the weights do not belong together, or a file is missing.",
@@ -96,7 +90,3 @@ def _warn_if_untied(source: ModelSource, model: PreTrainedModel) -> None:
             "the head in the weights is used.",
             source.name,
         )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -16,32 +16,52 @@ if TYPE_CHECKING:
     from kvtool.models.hf import PagedModel
 
 DEFAULT_REQUESTS = 4  # requests of max_model_len tokens that the default pool has room for
+SMALLEST_LIMIT = 16  # tokens a block may always have, however short max_model_len is
 MEMORY_SHARE = 0.25  # of the free memory, the most that the default pool may take
 
 
 def num_blocks_of_pool(config: EngineConfig, model: PagedModel, max_model_len: int) -> int:
     """Exactly what was asked for, or `ConfigError`; by default room for `DEFAULT_REQUESTS`
-    requests of the longest length, within `MEMORY_SHARE` of the free memory."""
+    requests of the longest length, within `MEMORY_SHARE` of the free memory, but one block at
+    least."""
+    _check_block_size(config.block_size, max_model_len)
     one_block = block_bytes(model.groups, config.block_size)
     free = _free_memory(model)
-    if config.kv_blocks is None and config.kv_memory is None:
+    num_blocks = _wanted_blocks(config, max_model_len, one_block, free)
+    if num_blocks * one_block > free:
+        most = free // one_block
+        raise ConfigError(
+            f"{num_blocks} blocks of {config.block_size} tokens take {num_blocks * one_block} "
+            f"bytes; {free} bytes are free.",
+            hint=f"Use --kv-blocks {most} or less." if most else "Use a smaller --block-size.",
+        )
+    return num_blocks
+
+
+def _check_block_size(block_size: int, max_model_len: int) -> None:
+    largest = max(max_model_len, SMALLEST_LIMIT)
+    if not 1 <= block_size <= largest:
+        raise ConfigError(
+            f"--block-size is {block_size}; allowed: 1 to {largest}, the tokens of the longest "
+            f"request (--max-model-len), or {SMALLEST_LIMIT} where that is more.",
+            hint="Use --block-size 16.",
+        )
+
+
+def _wanted_blocks(config: EngineConfig, max_model_len: int, one_block: int, free: int) -> int:
+    if config.kv_blocks is not None:
+        return config.kv_blocks
+    if config.kv_memory is None:
         blocks_per_request = -(-max_model_len // config.block_size)
         affordable = int(MEMORY_SHARE * free) // one_block
         return max(1, min(DEFAULT_REQUESTS * blocks_per_request, affordable))
-    num_blocks = config.kv_blocks or (config.kv_memory or 0) // one_block
-    if num_blocks < 1:
+    if config.kv_memory < one_block:
         raise ConfigError(
             f"--kv-memory is {config.kv_memory} bytes; one block of {config.block_size} tokens "
             f"takes {one_block}.",
             hint=f"Use --kv-memory {one_block}B or more, or a smaller --block-size.",
         )
-    if num_blocks * one_block > free:
-        raise ConfigError(
-            f"{num_blocks} blocks of {config.block_size} tokens take {num_blocks * one_block} "
-            f"bytes; {free} bytes are free.",
-            hint=f"Use --kv-blocks {max(1, free // one_block)} or less.",
-        )
-    return num_blocks
+    return config.kv_memory // one_block
 
 
 def block_bytes(groups: Sequence[GroupSpec], block_size: int) -> int:
@@ -54,7 +74,7 @@ def _free_memory(model: PagedModel) -> int:
 
     if model.device.type == "cuda":
         return torch.cuda.mem_get_info(model.device)[0]
-    return min(_available_memory(), _cgroup_memory())
+    return min(_available_memory(), cgroup_memory(Path("/sys/fs/cgroup")))
 
 
 def _available_memory() -> int:
@@ -66,10 +86,17 @@ def _available_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _cgroup_memory() -> int:
-    """What the container may still take; no limit where there is none."""
-    folder = Path("/sys/fs/cgroup")
+def cgroup_memory(folder: Path) -> int:
+    """What the container may still take; no limit where there is none.
+
+    Cached files that nobody reads (the weights just loaded, for one) are counted as used but
+    handed back under pressure.
+    """
     with contextlib.suppress(OSError, ValueError):
         limit, used = (int((folder / f"memory.{what}").read_text()) for what in ("max", "current"))
-        return max(0, limit - used)
+        lines = (folder / "memory.stat").read_text().splitlines()
+        reclaimable = sum(
+            int(line.split()[1]) for line in lines if line.startswith("inactive_file ")
+        )
+        return max(0, limit - used + reclaimable)
     return 2**63 - 1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from kvtool.config import CacheConfig, EngineConfig, SchedulerConfig
 from kvtool.errors import ConfigError
 from kvtool.runtime.effective import dtype_name, effective_options
-from kvtool.runtime.event_file import fan_out, open_event_file
+from kvtool.runtime.event_file import EventFile, fan_out
 from kvtool.runtime.pool_size import num_blocks_of_pool
+from kvtool.runtime.threads import set_threads
 
 if TYPE_CHECKING:
     from kvtool.cache.events import EventSink
@@ -59,10 +60,14 @@ class Runtime:
         """
         with ExitStack() as resources:
             sinks = [events] if events else []
-            if config.events is not None:
-                sinks.append(open_event_file(config.events, resources))
+            file = None if config.events is None else EventFile(config.events)
+            if file is not None:
+                resources.callback(file.close)
+                sinks.append(file.write)
             loaded, model = _load(config, progress)
             runtime = _compose(config, loaded, model, fan_out(sinks))
+            if file is not None:
+                file.open()  # last, so that a run that cannot start leaves it alone
             return replace(runtime, resources=resources.pop_all())
 
     def namespace(self, salt: str | None) -> bytes:
@@ -75,13 +80,11 @@ class Runtime:
 
 
 def _load(config: EngineConfig, progress: Progress | None) -> tuple[LoadedModel, PagedModel]:
-    import torch
-
     from kvtool.models.hf import PagedModel
     from kvtool.models.load import load_model
 
     if config.threads is not None:
-        torch.set_num_threads(config.threads)
+        set_threads(config.threads)
     loaded = load_model(
         config.model,
         revision=config.revision,

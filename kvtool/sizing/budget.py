@@ -34,12 +34,12 @@ def on_gpu(
     name: str, utilization: float, weights: int | None, overhead: int, ranks: Ranks
 ) -> Budget:
     """weights: bytes of the whole model; they are divided by tensor and pipeline ranks."""
+    total = gpu(name).memory_bytes
     if weights is None:
         raise ConfigError(
             "--gpu needs the size of the weights, and this model source does not tell it.",
             hint="add --weights SIZE (the sum of the weight files), or use --memory SIZE.",
         )
-    total = gpu(name).memory_bytes
     own = -(-weights // (ranks.tp * ranks.pp))
     left = int(total * utilization) - own - overhead
     if left <= 0:

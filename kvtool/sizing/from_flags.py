@@ -35,6 +35,8 @@ def model_spec(flags: ModelFlags) -> ModelSpec:
     """Raises `ConfigError` for numbers that fit no model."""
     if flags.layers is None:
         raise ConfigError(f"{', '.join(flags.given)} need --layers.", hint="add --layers N.")
+    if flags.rope_head_dim is not None and flags.kv_lora_rank is None:
+        raise ConfigError("--rope-head-dim needs --kv-lora-rank (MLA).")
     assumed: list[str] = []
     full = _latent(flags, assumed) if flags.kv_lora_rank else _per_head(flags, assumed)
     sliding = _sliding_layers(flags, full)

@@ -57,8 +57,10 @@ def model_spec(path: Path) -> ModelSpec:
     weight_bytes = path.stat().st_size if parts == 1 else None
     try:
         described = config(metadata)
-    except (TypeError, KeyError) as error:
+    except KeyError as error:
         raise ModelError(f"The metadata of {path} lacks {error}.") from error
+    except (TypeError, ValueError, IndexError, ArithmeticError) as error:
+        raise ModelError(f"The metadata of {path} is damaged: {error}.") from error
     return from_config(described, name, weight_bytes)
 
 

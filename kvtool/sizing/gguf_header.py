@@ -6,6 +6,7 @@ little-endian (GGUF specification, version 2 and 3).
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,6 +28,7 @@ _SCALARS = {
 }
 _TEXT, _ARRAY = 8, 9
 _MAX_TEXT = 1 << 24  # bytes; a longer one is a damaged file
+_MAX_DEPTH = 4  # arrays in arrays; known keys have none
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def _pair(file: BinaryIO) -> tuple[str, Any]:
     return key, _value(file, _number(file, "I"))
 
 
-def _value(file: BinaryIO, kind: int) -> Any:
+def _value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
     if kind == _TEXT:
         return _text(file)
     if kind != _ARRAY:
@@ -58,8 +60,13 @@ def _value(file: BinaryIO, kind: int) -> Any:
         _skip_texts(file, length)
         return None
     if inner == _ARRAY:
-        return [_value(file, inner) for _ in range(length)]
-    data = file.read(length * struct.calcsize(_SCALARS[inner]))
+        if depth == _MAX_DEPTH:
+            raise EOFError("arrays nested too deeply")
+        return [_value(file, inner, depth + 1) for _ in range(length)]
+    size = length * struct.calcsize(_SCALARS[inner])
+    if size > os.fstat(file.fileno()).st_size:
+        raise EOFError(f"array of {size} bytes")
+    data = file.read(size)
     return list(struct.unpack(f"<{length}{_SCALARS[inner]}", data))
 
 

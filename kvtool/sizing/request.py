@@ -45,6 +45,10 @@ class SizeRequest:
     def __post_init__(self) -> None:
         if self.memory is not None and self.gpu is not None:
             raise ConfigError("--memory and --gpu exclude each other; give one.")
+        if self.max_model_len is not None and self.max_model_len < self.tokens:
+            raise ConfigError(
+                f"--tokens is {self.tokens}; it must fit into --max-model-len {self.max_model_len}."
+            )
         for name in ("prefix_share", "prompt_tokens"):
             if getattr(self, name) > self.tokens:
                 option = name.replace("_", "-")

@@ -19,12 +19,17 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 def read_model(source: str, revision: str | None = None) -> ModelSpec:
     """`ModelError` says what is missing; nothing but config.json is ever fetched from the hub."""
     if source == "-":
-        return model_spec(_parse(sys.stdin.read(), "stdin"), "stdin")
+        return model_spec(_parse(_stdin(), "stdin"), "stdin")
     path = Path(source)
-    if path.is_dir():
-        return _from_folder(path)
-    if path.is_file():
-        return _from_file(path)
+    try:
+        if path.is_dir():
+            return _from_folder(path)
+        if path.is_file():
+            return _from_file(path)
+        if path.exists():  # a pipe can be read once
+            return model_spec(_parse(_decode(path.read_bytes(), source), source), source)
+    except OSError as error:
+        raise ModelError(f"{source:.200} cannot be read: {error.strerror or error}.") from error
     if path.suffix in (".json", ".gguf") or not _HUB_ID.fullmatch(source):
         raise ModelError(f"{source} does not exist.", hint="give a folder, config.json or .gguf.")
     return model_spec(_parse(_download(source, revision), source), source)
@@ -59,11 +64,21 @@ def _weights(folder: Path) -> int | None:
     return sum(f.stat().st_size for f in files) or None
 
 
+def _stdin() -> str:
+    if sys.stdin is None:
+        raise ModelError("stdin is closed.", hint="pipe a config.json in, or give its path.")
+    return _decode(sys.stdin.buffer.read(), "stdin")
+
+
 def _text(path: Path) -> str:
+    return _decode(path.read_bytes(), str(path))
+
+
+def _decode(data: bytes, name: str) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path} cannot be read: {error}.") from error
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{name} is not UTF-8: {error.reason} at byte {error.start}.") from error
 
 
 def _parse(text: str, name: str) -> dict[str, Any]:
@@ -71,6 +86,8 @@ def _parse(text: str, name: str) -> dict[str, Any]:
         config = json.loads(text)
     except ValueError as error:
         raise ModelError(f"{name} is not JSON: {error}.") from error
+    except RecursionError as error:
+        raise ModelError(f"{name} is not a model's config: it is nested too deeply.") from error
     if not isinstance(config, dict):
         raise ModelError(f"{name} is not a JSON object.")
     return config

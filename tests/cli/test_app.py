@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,11 +134,11 @@ def test_docs_are_in_step() -> None:
         (["generate", "a", "--kv-memory", "-1GiB"], "'-1GiB' is not a size"),
         (["generate", "a", "--kv-memory", "1GiB", "--kv-blocks", "4"], "exclude each other"),
         (["generate", "a", "--temperature", "nan"], "not a finite number"),
-        (["generate", "a", "--temperature", "-0.5"], "0 to 100"),
+        (["generate", "a", "--temperature", "-0.5"], "0, or 0.01 to 100"),
         (["generate", "a", "--top-p", "0"], "above 0, at most 1"),
         (["generate", "a", "--top-k", "-1"], "'--top-k'"),
         (["generate", "a", "--min-p", "1"], "0 to below 1"),
-        (["generate", "a", "--repetition-penalty", "0"], "above 0"),
+        (["generate", "a", "--repetition-penalty", "0"], "0.01 to 100"),
         (["generate", "a", "--logit-bias", "5"], "ID=BIAS"),
         (["generate", "a", "--logit-bias", "-5=1"], "0 or more"),
         (["generate", "a", "--logprobs", "101"], "0 to 100"),
@@ -154,6 +156,14 @@ def test_docs_are_in_step() -> None:
         (["generate", "a", "--batch", "x", "-s", "y"], "drop PROMPT, --system"),
         (["generate", "--messages", "x", "-s", "y"], "drop --system"),
         (["generate", "-", "-f", "-"], "named twice"),
+        (["generate", "", "--batch", "x"], "drop PROMPT"),
+        (["generate", "--batch", "x", "--system", ""], "drop --system"),
+        (["generate", "a", "--model", ""], "'--model'"),
+        (["generate", "a", "--file", ""], "'--file'"),
+        (["generate", "--messages", ""], "'--messages'"),
+        (["generate", "--batch", ""], "'--batch'"),
+        (["generate", "a", "--events", ""], "'--events'"),
+        (["generate", "a", "--events", "-"], "stdout carries the reply"),
     ],
 )
 def test_usage_errors(kvtool: Run, args: list[str], named: str) -> None:
@@ -216,6 +226,42 @@ def test_json_is_strict_and_survives_broken_names(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == '{"text": "é", "items": [1, null]}\n{"name": "\\ud800"}\n'
     with pytest.raises(ValueError, match="JSON compliant"):
         output.write_json({"value": float("nan")})
+
+
+@contextlib.contextmanager
+def into_a_full_disk(stream: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    full = open("/dev/full", "w")  # noqa: SIM115
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, stream, full)
+        yield
+    with contextlib.suppress(OSError):
+        full.close()
+
+
+def test_stdout_that_is_full(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for args in (["--help"], ["--version"], [], ["size-calc", "--layers", "3"]):
+        with into_a_full_disk("stdout", monkeypatch):
+            assert app.run(args) == 1
+        assert capsys.readouterr().err.startswith("error: Cannot write")
+    with into_a_full_disk("stdout", monkeypatch):
+        assert boundary.run(raising(CacheError("Too small.")), ["--format=json"]) == 4
+    assert capsys.readouterr().err == "error: Too small.\n"
+
+
+def test_stderr_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    with into_a_full_disk("stderr", monkeypatch):
+        assert boundary.run(raising(CacheError("Too small.")), []) == 4
+
+
+def test_size_calc_without_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        assert app.run(["size-calc", "--layers", "32"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.report("S74")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import model_files
 import pytest
 from command_line import Run
 
@@ -115,6 +116,46 @@ def test_a_bad_line_becomes_an_error_line(generate: Run) -> None:
     assert result.err.splitlines()[0] == "error: 9 of 11 requests failed (lines 2, 3, 4, 5, 6, …)."
 
 
+def test_what_nobody_foresaw_stays_in_its_line(
+    generate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvtool.cli import batch
+
+    def render(tokenizer: Any, messages: Any, **options: Any) -> Any:
+        if messages[0]["content"] == "bug":
+            raise ZeroDivisionError("x / 0")
+        return render_prompt(tokenizer, messages, **options)
+
+    render_prompt = batch.render_prompt
+    monkeypatch.setattr(batch, "render_prompt", render)
+    requests = jsonl({"prompt": "bug", "custom_id": "\ud800"}, {"prompt": "hi", "max_tokens": 2})
+    result = generate("--batch", "-", stdin=requests)
+    first, second = result.lines
+    assert result.code == 5 and "ZeroDivisionError" in first["error"]["message"]
+    assert first["custom_id"] == "\ud800" and len(second["token_ids"]) == 2
+
+
+def test_a_mistake_has_the_name_that_the_line_gave_it(generate: Run) -> None:
+    requests = jsonl({"prompt": "hi", "max_tokens": 0}, {"prompt": "hi", "top_p": 2})
+    lines = generate("--batch", "-", "--max-tokens", "300", stdin=requests).lines
+    messages = [line["error"]["message"] for line in lines]
+    assert messages[0].startswith("max_tokens is 0") and messages[1].startswith("top_p is 2")
+    [line] = generate("--batch", "-", "--max-tokens", "300", stdin=jsonl({"prompt": "hi"})).lines
+    assert line["error"]["message"].startswith("--max-tokens is 300")
+
+
+def test_token_ids_are_bounded_by_the_model(kvtool: Run, tmp_path: Any) -> None:
+    folder = model_files.save_folder(tmp_path, model_files.tiny_model(vocab_size=300))
+    requests = [{"prompt": [299]}, {"prompt": [300]}, {"prompt": [1], "logit_bias": {"300": 1}}]
+    options = ("--model", folder, "--dtype", "fp32", "--max-tokens", "2", "--batch", "-")
+    result = kvtool("generate", *options, stdin=jsonl(*requests))
+    assert [line.get("error", {}).get("message", "")[-9:] for line in result.lines] == [
+        "",
+        "0 to 299.",
+        "0 to 299.",
+    ]
+
+
 def test_verify_and_stats(generate: Run) -> None:
     requests = jsonl(*({"prompt": "hello " * 8 + str(i)} for i in range(3)))
     result = generate("--batch", "-", "--max-tokens", "3", "--verify", "--stats", stdin=requests)
@@ -129,3 +170,28 @@ def test_pressure_changes_no_token(generate: Run, options: tuple[str, ...]) -> N
     free = generate("--batch", "-", "--ignore-eos", stdin=requests).lines
     tight = generate("--batch", "-", "--ignore-eos", *options, stdin=requests).lines
     assert [line["token_ids"] for line in tight] == [line["token_ids"] for line in free]
+
+
+def test_logits_that_are_no_numbers_end_their_request_alone(
+    generate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvtool.engine import model_executor
+    from kvtool.errors import ModelError
+
+    sample = model_executor.sample
+
+    def broken(logits: Any, requests: Any) -> Any:
+        tokens = sample(logits, requests)
+        long = [request.num_prompt_tokens > 50 for request in requests]
+        return [
+            ModelError("NaN") if bad else token for bad, token in zip(long, tokens, strict=True)
+        ]
+
+    monkeypatch.setattr(model_executor, "sample", broken)
+    requests = ({"prompt": "a"}, {"prompt": "hello " * 30}, {"prompt": "b"})
+    result = generate("--batch", "-", "--max-tokens", "3", "--verify", stdin=jsonl(*requests))
+    assert result.code == 5
+    assert [line.get("error", {}).get("message") for line in result.lines] == [None, "NaN", None]
+    assert "1 of 3 requests failed (lines 2)" in result.err
+    alone = generate("hello " * 30, "--max-tokens", "3", "--format", "json")
+    assert (alone.code, alone.json["error"]["message"]) == (3, "NaN")

@@ -88,6 +88,15 @@ def test_blank_lines_bom_crlf_and_equal_ids() -> None:
         ({"prompt": "a", "seed": -1}, "seed is -1"),
         ({"prompt": "a", "logit_bias": {"x": 1}}, "logit_bias"),
         ({"prompt": "a", "logit_bias": {"1": "x"}}, "logit_bias"),
+        ({"prompt": "a", "logit_bias": {"9" * 5000: 1}}, "logit_bias"),
+        ({"prompt": "a", "logit_bias": {"1": 10**400}}, "logit_bias"),
+        ({"prompt": "a", "temperature": 10**400}, "temperature"),
+        ({"prompt": "a", "seed": 2**63}, "below 2**63"),
+        ({"prompt": "a", "stop": ""}, "stop is empty"),
+        ({"prompt": "a", "stop": ["x", ""]}, "stop is empty"),
+        ({"messages": None}, "either prompt or messages"),
+        ({"messages": 3}, "must be a list of messages, not a number"),
+        ({"prompt": "a", "body": {"prompt": "b"}}, "prompt is given twice"),
     ],
 )
 def test_bad_lines_say_what_is_wrong(request_: Any, named: str) -> None:
@@ -103,6 +112,10 @@ def test_bad_lines_say_what_is_wrong(request_: Any, named: str) -> None:
         (b"{", "not JSON"),
         (b'{"prompt": "a"} x', "not JSON"),
         (b'{"prompt": "a", "temperature": NaN}', "NaN"),
+        (b'{"prompt": "a", "temperature": 1e400}', "1e400 is too large"),
+        (b'{"prompt": "a", "custom_id": -1e400}', "1e400 is too large"),
+        (b'{"prompt": "a", "custom_id": ' + b"[" * 600 + b"]" * 600 + b"}", "nested too deeply"),
+        (b'{"prompt": "a", x}', "line 1 is not JSON: Expecting property name enclosed"),
         (b'{"prompt": "\xff"}', "not UTF-8: byte 0xff at offset 12"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"prompt": ' + b"9" * 5000 + b"}", "not usable JSON"),
@@ -118,6 +131,24 @@ def test_a_bad_line_keeps_its_id_and_its_neighbours() -> None:
     lines = read_lines(b'{"prompt": "a"}\n{"custom_id": "x", "prompt": 3}\n{"prompt": "c"}\n')
     assert [type(line) for line in lines] == [BatchLine, BadLine, BatchLine]
     assert lines[1].custom_id == "x"
+
+
+def test_the_deepest_line(tmp_path: Any) -> None:
+    nested: Any = 1
+    for _ in range(99):
+        nested = [nested]
+    assert good({"prompt": "a", "custom_id": nested}).custom_id == nested
+    assert isinstance(read_one({"prompt": "a", "custom_id": [nested]}), BadLine)
+
+
+def test_what_nobody_foresaw_stays_in_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bug(*_: Any) -> None:
+        raise ZeroDivisionError("x / 0")
+
+    monkeypatch.setattr("kvtool.cli.batch_input.parse_messages", bug)
+    first, second = read_lines(b'{"messages": [], "custom_id": 7}\n{"prompt": "a"}')
+    assert isinstance(first, BadLine) and isinstance(second, BatchLine)
+    assert first.custom_id == 7 and "internal error: ZeroDivisionError" in first.error.message
 
 
 @pytest.mark.report("S62")

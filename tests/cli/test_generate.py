@@ -29,7 +29,7 @@ EFFECTIVE = {
     *("model", "revision", "device", "dtype", "threads", "max_model_len", "max_num_seqs"),
     *("max_num_batched_tokens", "block_size", "kv_memory", "kv_blocks", "prefix_index", "reuse"),
     *("evict", "salt", "deterministic", "seed", "events", "cache_dir", "architecture"),
-    *("rope_regime", "eos_ids", "kv_bytes_per_token", "min_reusable_tokens"),
+    *("rope_regime", "eos_ids", "kv_bytes_per_token", "min_reusable_tokens", "max_tokens"),
 }
 
 
@@ -196,6 +196,40 @@ def test_prompt_from_stdin(generate: Run) -> None:
     options = ("--max-tokens", "3", "--format", "json")
     from_stdin = generate("-", *options, stdin=b"hello\n").json
     assert from_stdin["token_ids"] == generate("hello", *options).json["token_ids"]
+
+
+def test_events_never_empty_what_is_read(
+    generate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, link = tmp_path / "prompt.txt", tmp_path / "link"
+    path.write_text("precious")
+    link.symlink_to(path)
+    for source in ("--file", "--messages", "--batch", "--model"):
+        result = generate("hi", source, path, "--events", link)
+        if source == "--batch":
+            result = generate(source, path, "--events", link)
+        assert result.code == 2 and "is read in this run" in result.err
+    with path.open() as stdout:
+        monkeypatch.setattr("kvtool.cli.event_target._STDOUT_FD", stdout.fileno())
+        result = generate("hi", "--events", path)
+    assert result.code == 2 and "where stdout goes" in result.err
+    assert path.read_text() == "precious"
+
+
+def test_the_default_reply_fits_the_context(generate: Run) -> None:
+    """The tiny model's context is 256, as long as a reply by default."""
+    document = generate("hello", "--format", "json", "--ignore-eos").json
+    room = 256 - document["usage"]["prompt_tokens"]
+    assert document["effective"]["max_tokens"] == len(document["token_ids"]) == room
+
+
+def test_closed_stdin(kvtool: Run, generate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvtool.cli import app
+
+    monkeypatch.setattr("sys.stdin", None)
+    for options in (("generate", "-"), ("generate", "--batch", "-"), ("generate", "-f", "-")):
+        assert app.run(options) == 5
+    assert app.run(["size-calc", "-"]) == 3
 
 
 @pytest.mark.report("S75")

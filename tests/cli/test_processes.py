@@ -79,6 +79,35 @@ def test_ctrl_c_while_loading(endless: Path) -> None:
 
 
 @pytest.mark.report("S76")
+def test_ctrl_c_before_the_command_line_is_there() -> None:
+    """The handler is there before anything slow is imported."""
+    code = (
+        "import os, signal, sys; from kvtool import __main__ as process; "
+        "sys.modules.pop('kvtool.cli.app', None); "
+        "sys.meta_path.insert(0, type('Finder', (), {'find_spec': lambda *_: "
+        "os.kill(os.getpid(), signal.SIGINT)})()); process.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, cwd=ROOT, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
+
+
+@pytest.mark.report("S76")
+def test_the_end_does_not_wait_for_the_interpreter() -> None:
+    """Nothing runs behind the exit code: with torch loaded that takes seconds."""
+    code = (
+        "import atexit, sys; from kvtool.__main__ import main; "
+        "atexit.register(print, 'too late'); sys.argv = ['kvtool', '--version']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, cwd=ROOT, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"kvtool ") and b"too late" not in done.stdout
+
+
+@pytest.mark.report("S76")
 def test_ctrl_c_in_prefill(endless: Path, tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     options = ("hello " * 4000, "--max-num-batched-tokens", "16", "--events", str(events))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -155,6 +156,13 @@ BAD = [
     ("--layers 32 --sliding-layers 3", 2, "needs --sliding-window"),
     ("--layers 3 --sliding-window 9 --sliding-layers 4", 2, "more than --layers 3"),
     ("--layers 32 --plot size.pdf", 2, "must end in .svg or .png"),
+    ("--layers 32 --gpu h101", 2, "Unknown GPU 'h101'"),
+    ("--layers 32 --tokens 4096 --max-model-len 10", 2, "must fit into --max-model-len 10"),
+    ("--layers 32 --rope-head-dim 64", 2, "--rope-head-dim needs --kv-lora-rank"),
+    ("/dev/null", 3, "/dev/null is not JSON"),
+    ("a" * 5000, 3, "File name too long"),
+    ("DEEP", 3, "nested too deeply"),
+    ("LATIN", 3, "is not UTF-8"),
     ("CONFIG --layers 32", 2, "MODEL and --layers exclude each other"),
     ("missing.json", 3, "missing.json does not exist"),
     ("EMPTY", 3, "has no config.json"),
@@ -170,6 +178,9 @@ def test_bad_input(
 ) -> None:
     files = {"CONFIG": config, "EMPTY": tmp_path / "empty"}
     files |= {"BROKEN": tmp_path / "broken.json", "LIST": tmp_path / "list.json"}
+    files |= {"DEEP": tmp_path / "deep.json", "LATIN": tmp_path / "latin.json"}
+    files["DEEP"].write_text("[" * 100_000)
+    files["LATIN"].write_bytes(b"\xff")
     files["EMPTY"].mkdir()
     files["BROKEN"].write_text("{")
     files["LIST"].write_text("[1]")
@@ -177,6 +188,22 @@ def test_bad_input(
     assert (result.code, result.out) == (code, "")
     assert says in result.err
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("stdin", "says"), [(b"\xff", "not UTF-8"), (b"[" * 100_000, "nested too deeply")]
+)
+def test_bad_stdin(kvtool: Run, stdin: bytes, says: str) -> None:
+    result = kvtool("size-calc", "-", stdin=stdin)
+    assert result.code == 3 and says in result.err
+
+
+def test_a_config_from_a_pipe(size_calc: Any, config: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, config.read_bytes())
+    os.close(writer)
+    assert size_calc(f"/dev/fd/{reader}")["bytes"] == size_calc(config)["bytes"]
+    os.close(reader)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

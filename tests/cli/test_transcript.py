@@ -38,7 +38,7 @@ def spelled(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def turn(tokenizer: Tokenizer, messages: list[Any], text: str, ids: list[int]) -> Any:
-    prompt = render_prompt(tokenizer, messages, raw=False)
+    prompt = render_prompt(tokenizer, messages, raw=False, vocab_size=tokenizer.vocab_size)
     return prompt, reply_message(tokenizer, prompt.text, prompt.token_ids, text, ids)
 
 
@@ -48,7 +48,9 @@ def test_the_next_turn_continues_on_the_ids(tokenizer: Tokenizer) -> None:
     ids = spelled(tokenizer, text)
     assert ids != tokenizer.encode(text)
     prompt, reply = turn(tokenizer, [USER], text, ids)
-    again = render_prompt(tokenizer, [USER, reply, NEXT], raw=False)
+    again = render_prompt(
+        tokenizer, [USER, reply, NEXT], raw=False, vocab_size=tokenizer.vocab_size
+    )
     assert again.token_ids[: len(prompt.token_ids + ids)] == prompt.token_ids + ids
     assert tokenizer.decode(again.token_ids) == again.text
     assert again.text == tokenizer.render(plain([USER, reply, NEXT]))
@@ -69,14 +71,18 @@ def test_ids_behind_a_stop_string_are_not_kept(tokenizer: Tokenizer) -> None:
     ids = spelled(tokenizer, "fox STOP")
     prompt, reply = turn(tokenizer, [USER], "fox ", ids)
     assert reply[KEY]["token_ids"] == prompt.token_ids + ids[:4]
-    again = render_prompt(tokenizer, [USER, reply, NEXT], raw=False)
+    again = render_prompt(
+        tokenizer, [USER, reply, NEXT], raw=False, vocab_size=tokenizer.vocab_size
+    )
     assert tokenizer.decode(again.token_ids) == again.text
 
 
 def test_an_unfinished_character_at_the_end(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("a🦙")[:-1]
     _, reply = turn(tokenizer, [USER], tokenizer.decode(ids), ids)
-    again = render_prompt(tokenizer, [USER, reply, NEXT], raw=False)
+    again = render_prompt(
+        tokenizer, [USER, reply, NEXT], raw=False, vocab_size=tokenizer.vocab_size
+    )
     assert tokenizer.decode(again.token_ids) == again.text
 
 
@@ -96,7 +102,9 @@ def test_an_edit_means_new_ids_and_a_warning(
     else:
         other = model_files.byte_level(model_files.CHATML.replace("assistant", "helper"))
         tokenizer = load_tokenizer(model_files.save_folder(tmp_path, tokenizer=other))
-    again = render_prompt(tokenizer, [first, reply, NEXT], raw=False)
+    again = render_prompt(
+        tokenizer, [first, reply, NEXT], raw=False, vocab_size=tokenizer.vocab_size
+    )
     assert again.token_ids == tokenizer.encode_chat(plain([first, reply, NEXT]))
     assert "warning: the stored token ids do not fit" in capsys.readouterr().err
 
@@ -117,7 +125,7 @@ def test_an_edit_means_new_ids_and_a_warning(
 def test_damaged_fields_are_refused(tokenizer: Tokenizer, stored: object) -> None:
     reply = {"role": "assistant", "content": "x", KEY: stored}
     with pytest.raises(InputError, match=r"damaged field|Token id at index 0"):
-        render_prompt(tokenizer, [USER, reply, NEXT], raw=False)
+        render_prompt(tokenizer, [USER, reply, NEXT], raw=False, vocab_size=tokenizer.vocab_size)
 
 
 def test_append_writes_prompt_and_reply(generate: Run, tmp_path: Path) -> None:
@@ -165,11 +173,84 @@ def test_the_next_turn_finds_prompt_and_reply_in_the_cache(
 def test_nothing_is_written_after_an_error(generate: Run, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     path.write_text("[]")
-    assert generate("hi", "--messages", path, "--append").code == 5
+    assert generate("--messages", path, "--append").code == 5
+    assert path.read_text() == "[]"
     path.write_text(json.dumps([USER]))
     before = path.read_bytes()
     result = generate("hi", "--messages", path, "--append", "--max-tokens", "1000")
     assert result.code == 2 and path.read_bytes() == before
+
+
+@pytest.mark.parametrize("before", [None, "[]", '{"messages": [], "note": "\\ud83d"}'])
+def test_a_conversation_begins(generate: Run, tmp_path: Path, before: str | None) -> None:
+    path = tmp_path / "new.json"
+    if before is not None:
+        path.write_text(before)
+    assert generate("hi", "--messages", path, "--append", "--max-tokens", "2").code == 0
+    document = json.loads(path.read_text())
+    messages = document if isinstance(document, list) else document["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant"]
+    assert isinstance(document, list) or document["note"] == "\ud83d"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_prompt_begins_no_conversation(generate: Run, tmp_path: Path) -> None:
+    result = generate("--messages", tmp_path / "new.json", "--append")
+    assert result.code == 5 and "No such file" in result.err
+
+
+@pytest.mark.parametrize("locked", ["file", "folder"])
+def test_append_asks_first_whether_it_may_write(
+    kvtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str
+) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps([USER]))
+    place = path if locked == "file" else tmp_path
+    monkeypatch.setattr("os.access", lambda asked, _: asked != place)
+    result = kvtool("generate", "hi", "--messages", path, "--append", "--model", "/no/model")
+    assert result.code == 5 and "is not writable" in result.err
+
+
+def test_numbers_that_no_json_can_hold_are_refused_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text('{"score": 1e400, "messages": [{"role": "user", "content": "a"}]}')
+    with pytest.raises(InputError, match="1e400 is too large a number"):
+        Transcript.read(str(path))
+
+
+def test_nothing_is_left_of_a_write_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps([USER]))
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(InputError, match=r"Cannot write .* No space left"):
+        Transcript.read(str(path)).append([NEXT])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_reply_without_its_question_is_tokenised_anew(
+    tokenizer: Tokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, reply = turn(tokenizer, [USER], "the fox", spelled(tokenizer, "the fox"))
+    again = render_prompt(tokenizer, [reply, NEXT], raw=False, vocab_size=tokenizer.vocab_size)
+    assert again.token_ids == tokenizer.encode_chat(plain([reply, NEXT]))
+    assert "warning: the stored token ids do not fit" in capsys.readouterr().err
+
+
+def test_ids_are_the_models_not_the_tokenizers(tokenizer: Tokenizer) -> None:
+    """A model with padded embeddings may answer with ids that the tokenizer does not have."""
+    beyond = tokenizer.vocab_size + 5
+    prompt, reply = turn(tokenizer, [USER], "fox", [*tokenizer.encode("fox"), beyond])
+    size = beyond + 1
+    again = render_prompt(tokenizer, [USER, reply, NEXT], raw=False, vocab_size=size)
+    assert again.token_ids[: len(prompt.token_ids) + len(reply[KEY]["token_ids"])].count(beyond)
+    with pytest.raises(InputError, match="Token id at index"):
+        render_prompt(tokenizer, [USER, reply, NEXT], raw=False, vocab_size=beyond)
 
 
 def test_read_names_the_place_of_a_mistake(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from transformers.generation import logits_process as hf
 
 from kvtool.engine.request import Request
 from kvtool.engine.sampler import (
+    MAX_LOGIT,
     add_bias,
     draw,
     keep_min_p,
@@ -23,7 +24,7 @@ from kvtool.engine.sampler import (
     sample,
 )
 from kvtool.engine.sampling import SamplingParams
-from kvtool.errors import ConfigError
+from kvtool.errors import ConfigError, ModelError
 
 VOCAB = 50
 
@@ -164,8 +165,49 @@ def test_requests_keep_logprobs_and_logits_only_where_asked() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("temperature", -1), ("top_k", -1), ("top_p", 0.0), ("min_p", 1.0), ("logprobs", 101)],
+    [
+        *[("temperature", value) for value in (-1, 1e-300, 1e-45, 0.0099, 100.1, math.nan)],
+        *[("repetition_penalty", value) for value in (0, 1e-300, 0.0099, 101, math.inf, math.nan)],
+        *[("top_k", -1), ("top_p", 0.0), ("top_p", math.nan), ("min_p", 1.0), ("logprobs", 101)],
+    ],
 )
 def test_wrong_options(option: str, value: float) -> None:
     with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')} is {value}"):
         SamplingParams(**{option: value})
+
+
+@pytest.mark.parametrize("bias", [1e300, -1e39, 10_000.1, 10**400, math.inf, math.nan])
+def test_wrong_bias(bias: float) -> None:
+    with pytest.raises(ConfigError, match=r"--logit-bias of token 5 is .*; allowed: -10000 to"):
+        SamplingParams(logit_bias={4: 1.0, 5: bias})
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.01, 100.0])
+@pytest.mark.parametrize("penalty", [0.01, 100.0])
+@pytest.mark.parametrize("bias", [-10_000.0, 10_000.0])
+@pytest.mark.parametrize("largest", [0.9 * MAX_LOGIT, 3.0, -0.9 * MAX_LOGIT])
+def test_extreme_options_on_extreme_logits_still_choose(
+    temperature: float, penalty: float, bias: float, largest: float
+) -> None:
+    logits = torch.full((1, VOCAB), -math.inf)
+    logits[0, :4] = largest
+    filters = {"temperature": temperature, "repetition_penalty": penalty, "logit_bias": {2: bias}}
+    one = request(**filters, top_k=3, top_p=0.9, min_p=1e-300)
+    assert sample(logits, [one])[0].token_id in range(4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 3e38, None])
+def test_a_row_that_is_no_distribution_fails_alone(temperature: float, value: float | None) -> None:
+    logits = torch.stack([row(0), row(1), row(2)])
+    logits[1] = logits[1].index_fill(0, torch.tensor([3]), value) if value else -math.inf
+    requests = [request(temperature=temperature) for _ in range(3)]
+    first, failed, last = sample(logits, requests)
+    assert isinstance(failed, ModelError) and "largest logit is" in failed.message
+    assert [first, last] == sample(logits[::2], requests[:2])
+
+
+def test_forced_tokens_need_no_distribution() -> None:
+    forced = Request([1], SamplingParams(), forced_ids=(9,), keep_logits=True)
+    sampled = sample(torch.full((1, VOCAB), math.nan), [forced])[0]
+    assert sampled.token_id == 9 and np.isnan(sampled.logits).all()

@@ -66,11 +66,41 @@ def test_no_content_beside_tool_calls_is_empty_text(content):
 @pytest.mark.report("S60")
 def test_arguments_that_are_not_json_stay_text():
     call = {"function": {"name": "f", "arguments": "not json"}}
-    message = {"role": "assistant", "content": None, "tool_calls": [call, "odd"]}
-    with pytest.raises(InputError, match="message 1"):
-        with_template(TOOLS).render([user("q"), message])
-    message["tool_calls"] = [call]
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
     assert with_template(TOOLS).render([user("q"), message]).endswith('f"not json"\n')
+
+
+def nested(depth, inner="x"):
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize("calls", [5, True, "abc", {"function": {}}, ["odd"], [None], [[]]])
+def test_tool_calls_of_another_type_are_named(calls):
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    with pytest.raises(InputError, match="message 1 has tool_calls"):
+        with_template(TOOLS).render([user("q"), message])
+
+
+@pytest.mark.parametrize("depth", [101, 900, 100_000])
+@pytest.mark.parametrize("field", ["note", "tool_calls", "content"])
+def test_a_message_nested_without_end_is_named(field, depth, chatml):
+    value = [{"x": nested(depth)}] if field == "tool_calls" else nested(depth)
+    with pytest.raises(InputError, match="message 1 ") as caught:
+        chatml.render([user("a"), {"role": "user", "content": "x", field: value}])
+    assert len(caught.value.message) < 250
+
+
+def test_nested_arguments():
+    def rendered(depth):
+        call = {"function": {"name": "f", "arguments": "[" * depth + "]" * depth}}
+        return with_template(TOOLS).render([{"role": "assistant", "tool_calls": [call]}])
+
+    assert rendered(50).endswith("[" * 50 + "]" * 50 + "\n")
+    with pytest.raises(InputError, match="message 0 is nested too deep; allowed: 100 levels"):
+        rendered(900)
+    assert '"[[[' in rendered(100_000)  # more than a JSON parser takes: it stays text
 
 
 def test_text_parts_are_joined(chatml):

@@ -57,6 +57,30 @@ def test_a_model_that_counts_its_cache_is_refused() -> None:
         PagedModel(model)
 
 
+def test_damaged_weights_are_named() -> None:
+    model = tiny.build("llama")
+    model.model.layers[1].mlp.up_proj.weight.data[3, 3] = float("nan")
+    with pytest.raises(ModelError, match=r"NaN or infinite: its parameter .*layers\.1\.mlp\.up"):
+        PagedModel(model)
+
+
+def test_settings_that_make_no_numbers_are_told_from_weights() -> None:
+    model = tiny.build("llama")
+    model.set_attn_implementation("eager")  # as it is loaded
+    model.model.rotary_emb.inv_freq.fill_(float("nan"))
+    with pytest.raises(ModelError, match="NaN or infinite: its weights are finite") as refusal:
+        PagedModel(model)
+    assert "Choose a decoder" not in (refusal.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["gpt_oss", "llama/bias"])
+def test_tiny_models_depend_on_their_seed_alone(name: str) -> None:
+    one = tiny.build(name).state_dict()
+    torch.rand(7)
+    two = tiny.build(name).state_dict()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
 def test_a_crash_in_model_code_names_the_model() -> None:
     model = tiny.build("llama")
     model.model.layers[2].mlp.forward = lambda _: 1 / 0

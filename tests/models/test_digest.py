@@ -107,6 +107,16 @@ def test_no_place_to_remember(tmp_path, own_cache, hashed):
     assert hashed == ["f", "f"]
 
 
+def test_a_memory_that_cannot_be_replaced_leaves_nothing(tmp_path, monkeypatch):
+    def denied(*args):
+        raise PermissionError(1, "Operation not permitted")
+
+    (tmp_path / "f").write_bytes(b"one")
+    monkeypatch.setattr(os, "replace", denied)
+    assert file_digest(tmp_path / "f") == hashlib.sha256(b"one").hexdigest()
+    assert list(models_dir().iterdir()) == []
+
+
 def test_large_files_are_announced(tmp_path, monkeypatch):
     monkeypatch.setattr(digest, "_hash", lambda path: "0" * 64)
     with (tmp_path / "f").open("wb") as file:

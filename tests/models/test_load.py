@@ -9,7 +9,7 @@ import pytest
 import torch
 from model_files import save_folder, tiny_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from kvtool.errors import ConfigError, ModelError
 from kvtool.models.device import resolve_device, resolve_dtype
@@ -107,7 +107,62 @@ def test_unexpected_parameters_are_named(tmp_path):
 def test_parameters_of_another_size_are_named(tmp_path):
     save_folder(tmp_path)
     edit_config(tmp_path, intermediate_size=64)
-    with pytest.raises(ModelError, match="6 mismatched parameters"):
+    with pytest.raises(ModelError, match=r"6 mismatched parameters, first model\.layers\.0\.mlp"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"hidden_size": 1_000_000},
+            r"describes 1\.12e\+09 parameters, but the weights hold 3\.60e\+04",
+        ),
+        ({"head_dim": 1_000_000}, "describes .* parameters"),
+        ({"intermediate_size": 10**9}, "describes .* parameters"),
+        ({"vocab_size": 10**12}, "describes .* parameters"),
+        ({"num_hidden_layers": 1_000_000}, "describes 1000000 layers, but the weights hold 21 t"),
+        ({"hidden_size": 0}, "hidden_size is 0; it must be at least 1"),
+        ({"max_position_embeddings": -1}, "max_position_embeddings is -1; it must be at least 1"),
+        ({"max_position_embeddings": 0}, "max_position_embeddings is 0; it must be at least 1"),
+        ({"hidden_act": "nope"}, "config.json: hidden_act is 'nope'; allowed: .*silu"),
+        ({"hidden_size": "x"}, "config.json is not usable: .*'hidden_size'.* got"),
+    ],
+)
+def test_sizes_are_checked_before_anything_is_built(fields, message, tmp_path, monkeypatch, capfd):
+    def build(*args, **options):
+        raise AssertionError("a model was built")
+
+    save_folder(tmp_path)
+    edit_config(tmp_path, **fields)
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", build)
+    capfd.readouterr()
+    with pytest.raises(ModelError, match=message) as caught:
+        load(tmp_path)
+    assert "\n" not in caught.value.message
+    assert "tokenizer" not in caught.value.message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nested_settings_without_end(tmp_path):
+    for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
+        folder = save_folder(tmp_path / name)
+        (folder / name).write_text('{"x":' + "[" * 100_000 + "]" * 100_000 + "}")
+        with pytest.raises(ModelError) as caught:
+            load(folder)
+        assert "\n" not in caught.value.message
+
+
+def test_a_text_config_of_the_wrong_type_names_no_eos(tmp_path):
+    assert eos_ids(tmp_path, {"text_config": 5, "eos_token_id": 3}, None) == {3}
+
+
+def test_weights_that_are_damaged_where_only_the_reader_sees_it(tmp_path):
+    save_folder(tmp_path)
+    path = tmp_path / "model.safetensors"
+    content = path.read_bytes().replace(b'{"format":"pt"}', b'{"format":1234}')
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged"):
         load(tmp_path)
 
 

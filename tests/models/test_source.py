@@ -140,7 +140,13 @@ def test_bytes_behind_the_data(folder):
     assert "is damaged" in refusal(folder).message
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"weight_map": 1}'])
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"x":' * 101 + "1" + "}" * 101])
+def test_config_nested_without_end(content, folder):
+    (folder / "config.json").write_text(content)
+    assert "config.json is nested more than 100 deep" in refusal(folder).message
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"weight_map": 1}', "[" * 100_000])
 def test_broken_index(content, sharded):
     (sharded / INDEX).write_text(content)
     assert "is not a weight index" in refusal(sharded).message

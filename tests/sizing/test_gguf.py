@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gguf import GGUFWriter
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sizing.published import spec
 
 from kvtool.errors import ModelError
@@ -126,12 +132,46 @@ def test_recurrent_layers_and_heads_by_layer(write: Write) -> None:
     assert report.state_bytes == 2 * (3 * (512 + 2 * 2 * 16) * 2 + 512 * 16 * 4)
 
 
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_flipped_bytes_end_in_a_model_error(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        damaged = bytearray(_small())
+        for _ in range(data.draw(st.integers(1, 3))):
+            damaged[data.draw(st.integers(4, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(damaged)
+        with contextlib.suppress(ModelError):
+            calculate(read_model(str(path)), SizeRequest())
+
+
+@functools.cache
+def _small() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        writer = GGUFWriter(path, "llama")
+        for key, value in (("block_count", 3), ("embedding_length", 64), ("context_length", 128)):
+            writer.add_uint32(f"llama.{key}", value)
+        writer.add_uint32("llama.attention.head_count", 4)
+        writer.add_array("llama.attention.head_count_kv", [2, 2, 0])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        return path.read_bytes()
+
+
 def test_damaged_files_are_refused(write: Write, tmp_path: Path) -> None:
     whole = write("llama", block_count=2).read_bytes()
     cut = tmp_path / "cut.gguf"
     for length in (4, 20, 60, len(whole) // 2):
         cut.write_bytes(whole[:length])
         with pytest.raises(ModelError):
+            read_model(str(cut))
+    pair = struct.pack("<Q1sI", 1, b"k", 9)  # an array …
+    start = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + pair
+    for rest in (struct.pack("<IQ", 9, 1) * 3000, struct.pack("<IQ", 10, 2**62)):
+        cut.write_bytes(start + rest)  # … of arrays of arrays; of more numbers than memory has
+        with pytest.raises(ModelError, match="damaged or cut short"):
             read_model(str(cut))
     cut.write_bytes(b"GGML" + whole[4:])
     with pytest.raises(ModelError, match="not a GGUF"):
