@@ -56,7 +56,7 @@ wheel-check: $(VENV)/.dev ## build the wheel and try it in a clean environment
 soak: $(VENV)/.dev ## long random runs: cold equals warm under eviction, preemption and aborts
 	$(BIN)/python benchmarks/soak/equality.py
 
-bench: $(VENV)/.installed ## the figures of the README, appended to benchmarks/results
+bench: $(VENV)/.installed ## measure; rows go to benchmarks/results, from where the docs quote
 	$(BIN)/python benchmarks/run.py
 
 clean: ## remove environments and build products

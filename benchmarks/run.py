@@ -18,6 +18,7 @@ import rows
 CASES = {
     "prefix_ttft": "cases.prefix_ttft:run",
     "vs_transformers": "cases.vs_transformers:run",
+    "contention": "cases.contention:run",
     "fragmentation": "cases.fragmentation:run",
     "startup": "cases.startup:run",
 }

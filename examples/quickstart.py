@@ -2,9 +2,9 @@
 
     python examples/quickstart.py
 
-The demo model reads docs/concepts.md, answers a question about it, then another. Both prompts
-begin with the same text, so the second prompt is computed from the first differing token on;
-everything before comes from the cache.
+The demo model reads a page, answers a question about it, then another. Both prompts begin with
+the same text, so the second prompt is computed from the first differing token on; everything
+before comes from the cache.
 """
 
 from pathlib import Path
@@ -16,8 +16,8 @@ from kvtool.engine.sampling import SamplingParams
 from kvtool.engine.stream import stream
 from kvtool.runtime import Runtime
 
-TEXT = (Path(__file__).parent.parent / "docs" / "concepts.md").read_text()[:5000]
-QUESTIONS = ("What is this text about?", "What is the size of a KV cache?")
+TEXT = (Path(__file__).parent / "rivers.md").read_text()
+QUESTIONS = ("Which river is the longest in Europe?", "Which capitals lie on the banks of the Danube?")
 
 
 def ask(runtime: Runtime, question: str) -> Request:

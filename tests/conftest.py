@@ -20,6 +20,11 @@ settings.load_profile(os.environ.get("KVTOOL_TEST_PROFILE", "kvtool"))
 
 
 def pytest_sessionstart() -> None:
+    import kvtool
+
+    root = Path(__file__).parent.parent
+    assert Path(kvtool.__file__).is_relative_to(root), f"these tests would test {kvtool.__file__}"
+
     import torch
 
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ from kvtool.errors import ConfigError
 from kvtool.runtime.effective import dtype_name, effective_options
 from kvtool.runtime.event_file import EventFile, fan_out
 from kvtool.runtime.pool_size import num_blocks_of_pool
-from kvtool.runtime.threads import set_threads
+from kvtool.runtime.threads import set_threads, wait_passively
 
 if TYPE_CHECKING:
     from kvtool.cache.events import EventSink
@@ -80,6 +80,7 @@ class Runtime:
 
 
 def _load(config: EngineConfig, progress: Progress | None) -> tuple[LoadedModel, PagedModel]:
+    wait_passively()
     from kvtool.models.hf import PagedModel
     from kvtool.models.load import load_model
 

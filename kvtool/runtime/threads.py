@@ -1,4 +1,4 @@
-"""How many CPU threads torch may use."""
+"""How many CPU threads torch may use, and how they wait for each other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import os
 from kvtool.errors import ConfigError
 
 THREADS_PER_CPU = 4  # more only cost memory, and far more crash the thread pool
+
+
+def wait_passively() -> None:
+    """Threads of a parallel region sleep while they wait, unless the environment says otherwise.
+
+    By default OpenMP spins: when another process takes a core, the thread that spins keeps the
+    other one from being moved, and every small operation waits for a time slice (measured:
+    benchmarks/cases/contention.py). Read when torch is loaded, so call it before.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def set_threads(threads: int) -> None:
