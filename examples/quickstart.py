@@ -17,7 +17,7 @@ from kvtool.engine.stream import stream
 from kvtool.runtime import Runtime
 
 TEXT = (Path(__file__).parent / "rivers.md").read_text()
-QUESTIONS = ("Which river is the longest in Europe?", "Which capitals lie on the banks of the Danube?")
+QUESTIONS = ("Which river is the longest in Europe?", "How long is the Volga?")
 
 
 def ask(runtime: Runtime, question: str) -> Request:

@@ -14,6 +14,7 @@ from kvtool.cli.completion import completion, new_output, with_max_tokens
 from kvtool.cli.generation import check_verdicts
 from kvtool.cli.rendering import render_prompt
 from kvtool.cli.results import Completion, View
+from kvtool.cli.verify_view import batch_verify_rows
 from kvtool.engine.output import TextOutput
 from kvtool.engine.sampling import SamplingParams
 from kvtool.engine.stream import stream
@@ -59,6 +60,8 @@ def run_batch(
                 printer.print_finished()
     cache = cache_report(runtime.engine)
     printer.print_finished()
+    if view.verify and view.format == "human" and printer.results:
+        output.talk_table("verify", batch_verify_rows(printer.results))
     if view.stats:
         rows = stats_rows(printer.results, cache, runtime.effective)
         output.talk_table("statistics", rows)

@@ -51,23 +51,24 @@ def cache_report(engine: Engine) -> dict[str, Any]:
 def stats_rows(
     completions: list[Completion], cache: Mapping[str, Any], effective: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
-    """Two columns; times are means over the replies."""
+    """Two columns; the definitions of the rates are in the report and in docs/cli.md."""
     usages = [completion.usage for completion in completions]
     timings = [completion.timing for completion in completions]
-    hit, fragmentation = cache["hit_rate"], cache["fragmentation"]
+    hit, mean = cache["hit_rate"], "mean " * (len(completions) > 1)
+    per_token = f"{effective['kv_bytes_per_token']:,} B per token ({effective['dtype']})"
     return [
         ("prompt tokens", _usage_line(usages)),
         ("reply tokens", str(sum(usage.completion_tokens for usage in usages))),
-        ("time to first token", _mean_ms([timing.ttft_ms for timing in timings])),
-        ("time per token", _mean_ms([timing.tpot_ms for timing in timings])),
+        (f"{mean}time to first token", _mean_ms([timing.ttft_ms for timing in timings])),
+        (f"{mean}time per token", _mean_ms([timing.tpot_ms for timing in timings])),
         ("hit rate", f"{_percent(hit['value'])} ({hit['numerator']} of {hit['denominator']})"),
-        ("", hit["definition"]),
         ("blocks", _blocks_line(cache, effective)),
-        ("fragmentation", f"{_percent(fragmentation['value'])} ({fragmentation['definition']})"),
+        ("KV", per_token),
+        ("fragmentation", _percent(cache["fragmentation"]["value"])),
         ("evicted blocks", str(cache["evicted_blocks"])),
         ("copied blocks", str(cache["copied_blocks"])),
         ("preemptions", str(cache["preemptions"])),
-        ("steps", f"{cache['steps']}, at most {cache['max_batch_requests']} requests together"),
+        ("steps", _steps_line(cache)),
         ("shortest reusable prefix", _tokens(effective["min_reusable_tokens"])),
     ]
 
@@ -75,17 +76,25 @@ def stats_rows(
 def _usage_line(usages: list[Any]) -> str:
     parts = ("prompt", "cached", "shifted", "recomputed", "computed")
     total, *rest = (sum(getattr(usage, f"{part}_tokens") for usage in usages) for part in parts)
-    named = ", ".join(f"{count} {part}" for part, count in zip(parts[1:], rest))
-    return f"{total}: {named}"
+    named = dict(zip(parts[1:], rest))
+    shown = [f"{n} {part}" for part, n in named.items() if n or part in ("cached", "computed")]
+    return f"{total}: {', '.join(shown)}"
 
 
 def _blocks_line(cache: Mapping[str, Any], effective: Mapping[str, Any]) -> str:
     size = format_size(effective["kv_memory"])
+    peak = cache["peak_blocks"] * cache["block_size"] * effective["kv_bytes_per_token"]
     return (
         f"{cache['num_blocks']} of {cache['block_size']} tokens ({size}): at most "
-        f"{cache['peak_blocks']} in use, now {cache['cached_blocks']} cached, "
+        f"{cache['peak_blocks']} in use ({format_size(peak)}), now {cache['cached_blocks']} cached, "
         f"{cache['free_blocks']} free"
     )
+
+
+def _steps_line(cache: Mapping[str, Any]) -> str:
+    tokens = _count(cache["max_batch_tokens"], "token")
+    requests = _count(cache["max_batch_requests"], "request")
+    return f"{cache['steps']}, at most {tokens} and {requests} in one step"
 
 
 def _mean_ms(times: list[float | None]) -> str:
@@ -98,4 +107,8 @@ def _percent(share: float | None) -> str:
 
 
 def _tokens(count: int | None) -> str:
-    return "none: reuse is off" if count is None else f"{count} token" + "s" * (count > 1)
+    return "none: reuse is off" if count is None else _count(count, "token")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" + "s" * (number != 1)

@@ -130,4 +130,6 @@ def _logprobs(tokenizer: Tokenizer, request: Request) -> list[TokenLogprobs]:
 
 
 def _verification(runtime: Runtime, request: Request) -> dict[str, object]:
-    return asdict(verify(runtime.engine, request, str(runtime.effective["dtype"])))
+    usage = request.usage
+    found = verify(runtime.engine, request, str(runtime.effective["dtype"]))
+    return {"reused_tokens": usage.cached_tokens + usage.shifted_tokens, **asdict(found)}

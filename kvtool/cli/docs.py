@@ -8,11 +8,13 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from kvtool.cli.batch_input import CONTENT, FIELDS, IGNORED
+from kvtool.cli.cache_report import FRAGMENTATION, HIT_RATE
 from kvtool.cli.commands import COMMANDS, load
 from kvtool.cli.docs_text import (
     BATCH,
     CONVERSATIONS,
     DTYPES_AND_SIZES,
+    EVENTS,
     HEAD,
     JSON_DOCUMENT,
     SCHEDULER,
@@ -36,7 +38,8 @@ def page() -> Iterator[str]:
     )
     for name in COMMANDS:
         yield from _command(load(name))
-    yield JSON_DOCUMENT
+    yield JSON_DOCUMENT.format(hit_rate=HIT_RATE, fragmentation=FRAGMENTATION)
+    yield EVENTS
     yield CONVERSATIONS
     yield BATCH.format(
         content=" or ".join(f"`{name}`" for name in CONTENT),
@@ -90,6 +93,9 @@ def _row(parameter: Any) -> tuple[str, str, str]:
 def _default(parameter: Any) -> str:
     if isinstance(parameter.show_default, str):
         return parameter.show_default
+    if parameter.secondary_opts:  # --mtp/--no-mtp: the name that holds, as the help page has it
+        names = parameter.opts if parameter.default else parameter.secondary_opts
+        return f"`{names[0].lstrip('-')}`"
     empty = parameter.default is None or parameter.default is False or parameter.default == ()
     return "" if empty else f"`{parameter.default}`"
 

@@ -43,12 +43,40 @@ request admitted last gives its blocks back and is computed again later.
 JSON_DOCUMENT = """\
 ## The JSON document of `generate`
 
-`text`, `token_ids` (EOS included), `finish_reason` (`eos`, `stop`, `length`), `usage`
-(`prompt_tokens` = `cached_tokens` + `shifted_tokens` + `recomputed_tokens` + `computed_tokens`;
-`completion_tokens`), `timing` (`ttft_ms`, `tpot_ms`, `total_ms`), `cache` (counters of the run;
-rates come with numerator, denominator and definition), `effective` (the value of every engine
-option in this run, and `max_tokens`: without the option 256, or what the context leaves), and where asked for `verify` (`max_abs_logit_diff`, `kl_mean`,
-`top1_agreement`, `tolerance`, `verdict`) and `logprobs`.
+- `text`, and `token_ids`: EOS included, and the tokens of a stop string, which `text` omits.
+- `finish_reason`: `eos`, `stop` or `length`.
+- `usage`: `prompt_tokens` = `cached_tokens` + `shifted_tokens` + `recomputed_tokens` +
+  `computed_tokens`; `completion_tokens`. Shifted tokens are cached ones moved to another position,
+  recomputed ones are corrected after a move: both stay 0 as long as only prefixes are reused.
+- `timing`: `ttft_ms`, `tpot_ms`, `total_ms`.
+- `cache`: counters of the run. Rates come with their definition. `hit_rate`: {hit_rate}; with its
+  `numerator` and `denominator`. `fragmentation`: {fragmentation}.
+- `effective`: the value of every engine option in this run; `max_tokens` (without the option 256,
+  or what the context leaves); `kv_bytes_per_token`, over all layers; `min_reusable_tokens`, the
+  shortest common prefix that can be taken from the cache: 1 with `--prefix-index radix`, a block
+  with `chain`, a chunk with `--deterministic`, null with `--reuse none`.
+- `verify`, where asked for: `reused_tokens` (of the prompt; at 0 nothing was reused, and nothing
+  about reuse is shown), `max_abs_logit_diff`, `kl_mean`, `top1_agreement`, `tolerance`, `verdict`
+  (`identical`, `within tolerance`, `different`).
+- `logprobs`, where asked for.
+"""
+
+EVENTS = """\
+## Events
+
+`--events FILE` gets one JSON object a line, as it happens. Only full blocks are announced: the
+last, partly filled block of a sequence can be reused, but has no hash and no event.
+
+| `type` | fields |
+| --- | --- |
+| `BlockStored` | `block_hashes`: of a run of blocks, in order; `parent_block_hash`: of the block before them, null at the start of a sequence; `token_ids`: of all these blocks; `block_size`; `lora_id`: null; `medium`; `group_id` |
+| `BlockRemoved` | `block_hashes`, `medium`, `group_id` |
+| `AllBlocksCleared` | none |
+
+A hash is a SHA-256 in hex over the hash of the block before and the block's tokens; at the start of a
+sequence, over what requests must have in common to share KV, such as the model, the dtype and the
+salt. `medium` is where the block lies: `device`. `group_id` is the
+layer group, from 0: every group announces its own blocks.
 """
 
 CONVERSATIONS = """\
@@ -56,11 +84,15 @@ CONVERSATIONS = """\
 
 `--messages chat.json` is a list of OpenAI-style messages, or an object with such a list under
 `messages`; PROMPT and files, if given, are one more user message. `--append` writes that message
-and the reply back, all or nothing; with a PROMPT the list may be empty and the file be new. The reply carries the token ids of the conversation up to its
-end; the next turn continues on them and tokenises only what is new, so that the cache finds all of
-the previous turn. After an edit, or with another tokenizer or template, the text is tokenised anew
-and a warning says so. Without a chat template, and with `--raw`, the contents are joined by blank
-lines.
+and the reply back, all or nothing; with a PROMPT the list may be empty and the file be new.
+
+The cache lives as long as the process: across runs nothing is reused yet, and the next turn of a
+conversation, in a run of its own, computes it from the start. What `--append` keeps is the token
+ids of the conversation up to the end of the reply. The next turn continues on them and tokenises
+only what is new, so that its tokens begin exactly as the previous turn ended: that is what will
+make reuse across runs possible. After an edit, or with another tokenizer or template, the text is
+tokenised anew and a warning says so. Without a chat template, and with `--raw`, the contents are
+joined by blank lines.
 """
 
 BATCH = """\
@@ -73,5 +105,7 @@ envelope of the Batch format are ignored, unknown fields are refused. `custom_id
 may repeat. Line k samples with `--seed` + k - 1. A bad line gives
 `{{"line": N, "custom_id": …, "error": {{…}}}}`; the rest goes on, and the exit code is 5.
 `--verify` keeps the logits of every reply until all are done (4 bytes for each token and each entry
-of the vocabulary: 50 MB for 256 tokens of 49,152 entries); divide a large file.
+of the vocabulary: 50 MB for 256 tokens of 49,152 entries); divide a large file. In the human view
+a table on stderr sums it up: replies verified, replies with reused tokens, the worst difference
+with its tolerance, and the verdicts.
 """

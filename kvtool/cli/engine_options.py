@@ -19,7 +19,11 @@ PREFIX_INDEXES = ("radix", "chain")  # as in kvtool.cache.index, whose import ta
 
 NoCacheDirOption = Annotated[
     bool,
-    option(CACHE, "--no-cache-dir", help="Keep no KV on disk; this version never does."),
+    option(
+        CACHE,
+        "--no-cache-dir",
+        help="Keep no KV on disk; this version never does: the cache ends with the process.",
+    ),
 ]
 
 _MODEL_OPTIONS = {

@@ -59,7 +59,8 @@ AppendOption = Annotated[
     option(
         PROMPT,
         "--append",
-        help="Write PROMPT and the reply, with its token ids, to --messages; a new file is begun.",
+        help="Write PROMPT and the reply, with its token ids, to --messages; a new file is begun. "
+        "KV itself is not kept: the next run computes it again.",
     ),
 ]
 SystemOption = Annotated[

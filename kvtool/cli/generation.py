@@ -12,6 +12,7 @@ from kvtool.cli.completion import DIFFERENT, completion, new_output, with_max_to
 from kvtool.cli.rendering import RenderedPrompt, render_prompt
 from kvtool.cli.results import Completion, View
 from kvtool.cli.transcript import Transcript, reply_message
+from kvtool.cli.verify_view import verify_rows
 from kvtool.engine.output import TextOutput
 from kvtool.engine.sampling import SamplingParams
 from kvtool.engine.stream import stream
@@ -82,7 +83,7 @@ def _report(
     else:
         _talk_logprobs(result)
         if result.verify is not None:
-            output.talk_table("verify", [(k, str(v)) for k, v in result.verify.items()])
+            output.talk_table("verify", verify_rows(result))
     if view.stats:
         output.talk_table("statistics", stats_rows([result], cache, effective))
     check_verdicts([result])

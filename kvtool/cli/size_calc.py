@@ -207,7 +207,10 @@ def size_calc(
 def _model(source: str | None, revision: str | None, flags: ModelFlags) -> ModelSpec:
     if source is not None:
         if flags.given:
-            raise ConfigError(f"MODEL and {', '.join(flags.given)} exclude each other; give one.")
+            raise ConfigError(
+                f"MODEL and {', '.join(flags.given)} exclude each other; give one.",
+                hint="A MODEL brings all its numbers; the options describe a model without a config.",
+            )
         from kvtool.sizing.source import read_model
 
         return read_model(source, revision)

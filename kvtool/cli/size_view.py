@@ -136,7 +136,8 @@ def _fits(report: SizeReport) -> Rows:
         yield (
             "",
             (
-                f"of {format_size(report.memory['total_bytes'])}, less "
+                f"{report.effective['utilization']:g} of "
+                f"{format_size(report.memory['total_bytes'])}, less "
                 f"{format_size(report.memory['weight_bytes'] or 0)} weights and "
                 f"{format_size(report.memory['overhead_bytes'] or 0)} overhead"
             ),
@@ -167,13 +168,13 @@ def _decoding(report: SizeReport) -> Rows:
             ),
         )
     if report.decode_floor_ms is not None:
-        yield "a step takes at least", f"{_milliseconds(report.decode_floor_ms)} for its KV"
+        yield "a step takes at least", f"{_duration(report.decode_floor_ms)} for its KV"
 
 
 def _moving(report: SizeReport) -> Rows:
     for link, ms in report.transfer_ms.items():
         rate = report.effective["link_bandwidth"][link]
-        yield link, f"{_milliseconds(ms)} at {rate / 1e9:g} GB/s"
+        yield link, f"{_duration(ms)} at {rate / 1e9:g} GB/s"
 
 
 def _variants(report: SizeReport) -> Rows:
@@ -201,5 +202,8 @@ def _or_any(number: int | None) -> str:
     return "any number of" if number is None else f"{number:,}"
 
 
-def _milliseconds(ms: float) -> str:
-    return f"{ms:.3g} ms"
+def _duration(ms: float) -> str:
+    if ms < 999.5:
+        return f"{ms:.3g} ms"
+    seconds = ms / 1000
+    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"

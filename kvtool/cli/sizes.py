@@ -10,10 +10,12 @@ UNITS = {
     "MB": 10**6,
     "GB": 10**9,
     "TB": 10**12,
+    "PB": 10**15,
     "KiB": 2**10,
     "MiB": 2**20,
     "GiB": 2**30,
     "TiB": 2**40,
+    "PiB": 2**50,
 }
 _UNIT_BY_LOWER = {unit.lower(): factor for unit, factor in UNITS.items()}
 _SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,40})?)\s*([A-Za-z]*)")
@@ -41,8 +43,8 @@ def parse_size(text: str | int) -> int:
 
 
 def format_size(num_bytes: int) -> str:
-    """The largest power-of-two unit that keeps the number at 1 or more."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if num_bytes >= UNITS[unit]:
+    """The largest power-of-two unit that keeps the rounded number at 1 or more."""
+    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
+        if round(1024 * num_bytes / UNITS[unit], 1) >= 1024:  # 1023.99 KiB is 1.0 MiB
             return f"{num_bytes / UNITS[unit]:.1f} {unit}"
     return f"{num_bytes} B"

@@ -30,7 +30,10 @@ def assumptions(model: ModelSpec, request: SizeRequest, fmt: KVFormat) -> tuple[
 def _lengths(model: ModelSpec, request: SizeRequest) -> list[str]:
     limit = request.max_model_len or model.max_model_len
     if limit is None:
-        return ["no maximum length known: reserved_bytes is for --tokens (give --max-model-len)"]
+        return [
+            "no maximum length known: the contiguous reservation is for --tokens "
+            "(give --max-model-len)"
+        ]
     if request.tokens > limit:
         return [f"{request.tokens} tokens are more than the maximum length {limit}"]
     return []
@@ -73,6 +76,7 @@ def effective(request: SizeRequest, fmt: KVFormat, reserved_tokens: int) -> dict
         "pp": request.pp,
         "cp": request.cp,
         "mtp": request.mtp,
+        "utilization": None if request.gpu is None else request.utilization,
         "max_num_batched_tokens": request.max_num_batched_tokens,
         "link_bandwidth": dict(request.link_bandwidth),
     }

@@ -112,8 +112,9 @@ def kv_format(name: str) -> KVFormat:
     if found is None:
         near = difflib.get_close_matches(name, [*FORMATS, *ALIASES], n=1)
         raise ConfigError(
-            f"Unknown KV dtype {name!r}; allowed: {', '.join([*ALIASES, *FORMATS])}.",
-            hint=f"Did you mean {near[0]!r}?" if near else None,
+            f"Unknown KV dtype {name!r}; allowed: {', '.join(FORMATS)} "
+            f"(other names: {', '.join(ALIASES)}).",
+            hint=f"Did you mean {near[0]!r}?" if near else "The default is bfloat16.",
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import model_files
@@ -161,7 +162,20 @@ def test_verify_and_stats(generate: Run) -> None:
     result = generate("--batch", "-", "--max-tokens", "3", "--verify", "--stats", stdin=requests)
     assert result.code == 0
     assert all(line["verify"]["top1_agreement"] == 1.0 for line in result.lines)
-    assert "hit rate" in result.err and "at most 3 requests together" in result.err
+    reused = [line["verify"]["reused_tokens"] for line in result.lines]
+    assert reused == [line["usage"]["cached_tokens"] for line in result.lines]
+    rows = dict(re.findall(r"^  (\S.*?)  +(.*)$", result.err, re.MULTILINE))
+    assert rows["replies verified"] == "3"
+    assert rows["with reused tokens"] == str(sum(tokens > 0 for tokens in reused)) != "0"
+    assert "tolerance " in rows["worst max_abs_logit_diff"]
+    assert sum(int(n) for n in re.findall(r"\d+", rows["verdicts"])) == 3
+    assert {"hit rate", "mean time to first token", "mean time per token"} <= set(rows)
+    assert rows["steps"].endswith("tokens and 3 requests in one step")
+
+
+def test_the_verify_table_is_of_the_human_view(generate: Run) -> None:
+    options = ("--batch", "-", "--max-tokens", "2", "--verify", "--format", "json")
+    assert generate(*options, stdin=jsonl({"prompt": "a"})).err == ""
 
 
 @pytest.mark.parametrize("options", [("--kv-blocks", "8"), ("--max-num-batched-tokens", "7")])

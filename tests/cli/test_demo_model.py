@@ -76,7 +76,7 @@ def test_ids_equal_transformers(
     result = kvtool("generate", "--batch", "-", *options, stdin=lines)
     assert result.code == 0
     assert [line["token_ids"] for line in result.lines] == list(transformers_ids.values())
-    assert f"at most {together} requests together" in result.err
+    assert f"and {together} request{'s' * (together > 1)} in one step" in result.err
 
 
 def stdin_and_arguments(example: str) -> tuple[bytes, list[str]]:

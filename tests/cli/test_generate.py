@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import model_files
@@ -122,7 +123,16 @@ def test_verify(generate: Run, options: tuple[str, ...]) -> None:
     assert result.code == 0
     assert result.json["verify"]["verdict"] in ("identical", "within tolerance")
     assert result.json["verify"]["top1_agreement"] == 1.0
+    assert result.json["verify"]["reused_tokens"] == 0
     assert result.json["cache"]["hit_rate"]["denominator"] == result.json["usage"]["prompt_tokens"]
+
+
+def test_verify_says_that_nothing_was_reused(generate: Run) -> None:
+    options = ("hello", "--max-tokens", "2", "--verify")
+    prompt_tokens = generate(*options, "--format", "json").json["usage"]["prompt_tokens"]
+    said = generate(*options).err
+    assert f"0 of {prompt_tokens} prompt tokens came from the cache: nothing was reused" in said
+    assert re.search(r"tolerance  +[0-9.e-]{1,9}\n", said)
 
 
 def test_a_difference_is_exit_code_6_behind_the_report(
@@ -155,8 +165,12 @@ def test_stats_are_on_stderr(generate: Run) -> None:
         "hit rate",
         "fragmentation",
         "preemptions",
+        " B per token (float32)",
+        "and 1 request in one step",
     ):
         assert label in result.err
+    for hidden in ("mean ", "shifted", "recomputed", "counted before", "slots"):
+        assert hidden not in result.err
     assert "\x1b" not in result.err
     assert generate(*options, "--format", "json").json["usage"]["prompt_tokens"] > 0
 

@@ -15,6 +15,7 @@ from kvtool.cli.sizes import format_size, parse_size
         ("2KiB", 2048),
         ("2kb", 2000),
         ("0.5TiB", 2**39),
+        ("2 pib", 2**51),
         ("4096", 4096),
         ("4096B", 4096),
         ("0.1GB", 100_000_000),
@@ -50,6 +51,8 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 def test_format_size() -> None:
     assert [format_size(n) for n in (512, 2048, 2**30 * 3 // 2)] == ["512 B", "2.0 KiB", "1.5 GiB"]
+    sizes = (1023, 2**20 - 1, 2**50 - 1, 2**50)
+    assert [format_size(n) for n in sizes] == ["1023 B", "1.0 MiB", "1.0 PiB", "1.0 PiB"]
 
 
 @pytest.mark.parametrize(

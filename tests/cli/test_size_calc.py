@@ -105,6 +105,29 @@ def test_human_view(kvtool: Run, config: Path) -> None:
     assert "\x1b" not in result.out
 
 
+def test_the_memory_of_a_gpu_adds_up(kvtool: Run) -> None:
+    args = "--layers 32 --kv-heads 8 --gpu h100 --weights 15GiB --utilization 0.8"
+    said = kvtool("size-calc", *args.split()).out
+    assert "0.8 of 79.2 GiB, less 15.0 GiB weights and 5.0 GiB overhead" in said
+    assert "memory for KV    43.3 GiB" in said
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [("4GiB", "125 ms"), ("512MiB", "1 s"), ("1MiB", "512 s"), ("128KiB", "4,096 s")],
+)
+def test_long_times_are_seconds(kvtool: Run, rate: str, shown: str) -> None:
+    args = ("--layers", "32", "--kv-heads", "8", "--link-bandwidth", rate)
+    assert f"link 1  {shown} at" in kvtool("size-calc", *args).out
+
+
+def test_hints(kvtool: Run, config: Path) -> None:
+    unknown = kvtool("size-calc", "--layers", "2", "--kv-dtype", "zzz").err
+    assert "allowed: float32, bfloat16, float16, fp8," in unknown
+    assert "hint: The default is bfloat16." in unknown
+    assert "hint: A MODEL brings" in kvtool("size-calc", config, "--layers", "2").err
+
+
 def test_per_layer_view(kvtool: Run) -> None:
     plain = kvtool("size-calc", "--layers", "3")
     detailed = kvtool("size-calc", "--layers", "3", "--per-layer")

@@ -61,7 +61,9 @@ def test_half_the_width_is_half_the_bytes() -> None:
 
 
 def test_unknown_format_lists_what_is_allowed() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown KV dtype 'fp9'; allowed: bf16, .*q4_0"):
+    with pytest.raises(
+        ConfigError, match=r"Unknown KV dtype 'fp9'; allowed: float32, .*q4_0.*bf16"
+    ):
         kv_format("fp9")
 
 

@@ -1,0 +1,49 @@
+"""What --verify found, for people: one reply in full, or a batch in summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvtool.cli.results import Completion
+
+Rows = list[tuple[str, str]]
+
+
+def verify_rows(result: Completion) -> Rows:
+    """Of a verified reply; numbers are rounded, the JSON document has them in full."""
+    assert result.verify is not None
+    found = dict(result.verify)
+    reused = _reused_line(found.pop("reused_tokens"), result.usage.prompt_tokens)
+    return [
+        ("reused_tokens", reused),
+        *((name, _rounded(value)) for name, value in found.items()),
+    ]
+
+
+def batch_verify_rows(results: Sequence[Completion]) -> Rows:
+    """Of verified replies, one or more."""
+    found: list[Mapping[str, Any]] = [result.verify for result in results if result.verify]
+    prompt_tokens = sum(result.usage.prompt_tokens for result in results)
+    worst = max(found, key=lambda one: one["max_abs_logit_diff"] / one["tolerance"])
+    verdicts = Counter(one["verdict"] for one in found)
+    return [
+        ("replies verified", str(len(found))),
+        ("with reused tokens", str(sum(one["reused_tokens"] > 0 for one in found))),
+        ("reused_tokens", _reused_line(sum(one["reused_tokens"] for one in found), prompt_tokens)),
+        (
+            "worst max_abs_logit_diff",
+            f"{_rounded(worst['max_abs_logit_diff'])}, tolerance {_rounded(worst['tolerance'])}",
+        ),
+        ("verdicts", ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())),
+    ]
+
+
+def _reused_line(reused: Any, prompt_tokens: int) -> str:
+    nothing = "" if reused else ": nothing was reused"
+    return f"{reused} of {prompt_tokens} prompt tokens came from the cache{nothing}"
+
+
+def _rounded(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
