@@ -93,3 +93,13 @@ def test_examples_of_the_help(kvtool: Run, example: str, monkeypatch: Any) -> No
     result = kvtool(*arguments, "--dtype", "fp32", stdin=stdin)
     assert result.code == 0, result.err
     assert result.out.strip()
+
+
+def test_readme_shows_what_verify_prints(kvtool: Run, monkeypatch: Any) -> None:
+    """All but the last bits, which belong to a machine."""
+    monkeypatch.chdir(ROOT)
+    block = (ROOT / "README.md").read_text().split("```\n")[1].splitlines()
+    command = shlex.split(block[0].removeprefix("$ kvtool ").partition(" > ")[0])
+    printed = kvtool(*command, "--dtype", "fp32").err.splitlines()
+    shown = [line for line in block[1:] if "worst" not in line]
+    assert [line for line in printed if "worst" not in line] == shown
