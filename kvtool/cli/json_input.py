@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from typing import NoReturn
 
 from kvtool.errors import InputError
-
-MAX_DEPTH = 100  # of lists and objects in each other; whoever walks a document may recurse
+from kvtool.nesting import MAX_DEPTH, is_too_deep
 
 
 def parse_json(text: str, where: str) -> object:
@@ -25,7 +23,7 @@ def parse_json(text: str, where: str) -> object:
         raise _too_deep(where) from None
     except ValueError as error:
         raise InputError(f"{where} is not usable JSON: {error}.") from None
-    if _is_deeper(document, MAX_DEPTH):
+    if is_too_deep(document):
         raise _too_deep(where)
     return document
 
@@ -61,16 +59,3 @@ def _too_deep(where: str) -> InputError:
     return InputError(
         f"{where} is not usable JSON: it is nested too deeply; allowed: {MAX_DEPTH} levels."
     )
-
-
-def _is_deeper(document: object, depth: int) -> bool:
-    level = [document]
-    for _ in range(depth):
-        level = [child for value in level for child in _children(value)]
-    return any(isinstance(value, (dict, list)) for value in level)
-
-
-def _children(value: object) -> Iterable[object]:
-    """The lists and objects in a list or object."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (child for child in inside if isinstance(child, (dict, list)))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kvtool.errors import InputError, KVToolError, ModelError
-from kvtool.models.json_file import MAX_DEPTH, is_too_deep
+from kvtool.nesting import MAX_DEPTH, is_too_deep
 
 Message = Mapping[str, Any]
 Render = Callable[[list[Message]], str]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kvtool.errors import ModelError
-
-MAX_DEPTH = 100  # far below what the recursion of a template or a serialiser can take
+from kvtool.nesting import MAX_DEPTH, is_too_deep
 
 
 def read_json(path: Path) -> Any:
@@ -24,19 +22,3 @@ def read_json(path: Path) -> Any:
         if not is_too_deep(content):
             return content
     raise ModelError(f"{path} is nested more than {MAX_DEPTH} deep; it is damaged.")
-
-
-def is_too_deep(value: Any) -> bool:
-    """Whether objects and lists are nested more than `MAX_DEPTH` deep; does not recurse itself."""
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            return False
-    return True
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) else []
