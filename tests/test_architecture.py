@@ -21,6 +21,8 @@ RANKS = (
     ("kvtool.models", 2),
     ("kvtool.sizing", 2),
     ("kvtool.cache", 1),
+    ("kvtool.tiers", 1),
+    ("kvtool.inspection", 2),
     ("kvtool.config", 0),
     ("kvtool.names", 0),
     ("kvtool.errors", 0),

@@ -1,0 +1,1 @@
+"""What `inspect-cache` finds out about stored KV: no torch, no terminal."""

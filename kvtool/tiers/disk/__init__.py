@@ -1,0 +1,1 @@
+"""The disk tier: one safetensors file a run of blocks, and an SQLite index."""

@@ -1,0 +1,1 @@
+"""The remote tier on a Mooncake Store."""
