@@ -21,6 +21,8 @@ CASES = {
     "contention": "cases.contention:run",
     "fragmentation": "cases.fragmentation:run",
     "startup": "cases.startup:run",
+    "disk_ttft": "cases.disk_ttft:run",
+    "moved_keys": "cases.moved_keys:run",
 }
 
 

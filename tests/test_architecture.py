@@ -22,10 +22,12 @@ RANKS = (
     ("kvtool.sizing", 2),
     ("kvtool.cache", 1),
     ("kvtool.tiers", 1),
+    ("kvtool.reuse", 1),
     ("kvtool.inspection", 2),
     ("kvtool.config", 0),
     ("kvtool.names", 0),
     ("kvtool.errors", 0),
+    ("kvtool.drawing", 0),
     ("kvtool", 0),
 )
 TORCH = {"torch", "transformers", "triton", "safetensors", "kvtool_kernels"}
