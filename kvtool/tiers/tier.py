@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from concurrent.futures import Future
+from typing import Any, NamedTuple, Protocol
 
 from kvtool.cache.backing import Run, StoredBlock
 from kvtool.cache.block_pool import Tokens
@@ -13,8 +14,13 @@ from kvtool.tiers.memory import BlockViews
 class Missing(Exception):
     """Blocks that were said to be stored cannot be read; the tier has forgotten them.
 
-    The text is the reason, a sentence without a full stop.
+    The text is the reason, a sentence without a full stop. unfinished: a read that was given up at
+    its deadline but may write to the views until this is done; None: nothing touches them.
     """
+
+    def __init__(self, reason: str, unfinished: Future[Any] | None = None) -> None:
+        super().__init__(reason)
+        self.unfinished = unfinished
 
 
 class Part(NamedTuple):
@@ -26,11 +32,15 @@ class Part(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What `put` did. reason: why not everything was stored, None where it was (or was there)."""
+    """What `put` did. reason: why not everything was stored, None where it was (or was there).
+
+    unfinished: a write that was given up at its deadline but may read the views until this is done.
+    """
 
     num_blocks: int  # newly stored
     num_bytes: int
     reason: str | None = None
+    unfinished: Future[Any] | None = None
 
 
 class Tier(Protocol):
@@ -73,7 +83,7 @@ class Tier(Protocol):
 
     def put(self, run: Run, views: BlockViews) -> Stored:
         """Keep the blocks of `run` that are not there yet. Returns when `views` is not read any
-        more; a block is found by others only when it is complete."""
+        more, or says so (`Stored.unfinished`); a block is found by others only when complete."""
         ...
 
     def remove(self, keys: Sequence[bytes]) -> int:

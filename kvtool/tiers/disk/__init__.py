@@ -1,1 +1,1 @@
-"""The disk tier: one safetensors file a run of blocks, and an SQLite index."""
+"""KV on disk: safetensors files named by their content, and an SQLite index over them."""

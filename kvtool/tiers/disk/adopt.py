@@ -1,0 +1,39 @@
+"""Files that the index does not know: taken into it, or removed where they are no runs."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+
+from kvtool.tiers.disk.folder import CacheFolder
+from kvtool.tiers.disk.header import Damaged
+from kvtool.tiers.disk.rows import describe, insert_run
+from kvtool.tiers.disk.run_format import RunHead
+from kvtool.tiers.disk.run_head import read_head
+from kvtool.tiers.disk.use import touch
+
+
+def adopt(connection: sqlite3.Connection, folder: CacheFolder, name: str) -> str | None:
+    """Within a transaction. Why the file was removed instead; None: it is in the index now.
+
+    Its KV is not read: a checksum that does not match is found when somebody wants it.
+    """
+    try:
+        head, created = _read(folder, name)
+    except (Damaged, OSError) as error:
+        with suppress(OSError):
+            folder.run_path(name).unlink()
+        return str(error)
+    describe(connection, head.run.namespace, head.fields)
+    insert_run(connection, name, head.run, head.block_size, head.file_bytes, created)
+    touch(connection, [name], created, hits=0)
+    return None
+
+
+def _read(folder: CacheFolder, name: str) -> tuple[RunHead, float]:
+    fd = folder.open_run(name)
+    try:
+        return read_head(fd, name), os.fstat(fd).st_mtime
+    finally:
+        os.close(fd)
