@@ -1,35 +1,17 @@
-"""Size against tokens as a drawing of lines and labels; `svg.py` and `png.py` write it to a file."""
+"""Size against tokens as a drawing of lines and labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvtool.errors import ConfigError
+from kvtool.drawing.file import write_drawing
+from kvtool.drawing.shapes import GRID, INK, Label, Line, Point, Shape, Shapes
 
 WIDTH, HEIGHT = 960, 600
 LEFT, RIGHT, TOP, BOTTOM = 120, 885, 60, 530  # the plot area, in pixels
-INK, GRID, CURVE, LIMIT = "#222222", "#dddddd", "#1f6feb", "#d1242f"
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    points: tuple[Point, ...]
-    colour: str
-    width: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """anchor: which end of the text is at x; y is its middle."""
-
-    x: float
-    y: float
-    text: str
-    anchor: str = "start"  # start | middle | end
-    colour: str = INK
+CURVE, LIMIT = "#1f6feb", "#d1242f"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +24,6 @@ class Curve:
     end: int | None
 
 
-Shapes = Sequence[Line | Label]
-
-
 def shapes(curve: Curve, size_text: Callable[[int], str]) -> Shapes:
     """size_text: how a number of bytes is written on the axis."""
     last_tokens, last_bytes = curve.points[-1]
@@ -54,7 +33,7 @@ def shapes(curve: Curve, size_text: Callable[[int], str]) -> Shapes:
         x = LEFT + (RIGHT - LEFT) * tokens / last_tokens
         return x, BOTTOM - (BOTTOM - TOP) * num_bytes / top
 
-    drawn: list[Line | Label] = [Label(x=LEFT, y=TOP - 30, text=curve.title)]
+    drawn: list[Shape] = [Label(x=LEFT, y=TOP - 30, text=curve.title)]
     for step in range(5):
         x, y = at(last_tokens * step / 4, top * step / 4)
         drawn.append(Line(points=((LEFT, y), (RIGHT, y)), colour=GRID))
@@ -75,7 +54,7 @@ def _limit(
 ) -> Shapes:
     limit = curve.limit or 0
     left, right = at(0, limit), at(curve.points[-1][0], limit)
-    drawn: list[Line | Label] = [Line(points=(left, right), colour=LIMIT, width=2)]
+    drawn: list[Shape] = [Line(points=(left, right), colour=LIMIT, width=2)]
     text = f"memory for KV {size_text(limit)}"
     if curve.end is not None and 0 < curve.end <= curve.points[-1][0]:
         x, y = at(curve.end, limit)
@@ -86,12 +65,4 @@ def _limit(
 
 def write_chart(path: Path, drawn: Shapes) -> None:
     """`ConfigError` for another ending than .svg or .png, or a folder that cannot be written."""
-    from kvtool.sizing import png, svg
-
-    writers = {".svg": svg.render, ".png": png.render}
-    if path.suffix.lower() not in writers:
-        raise ConfigError(f"--plot {path}: the file must end in {' or '.join(writers)}.")
-    try:
-        path.write_bytes(writers[path.suffix.lower()](drawn, WIDTH, HEIGHT))
-    except OSError as error:
-        raise ConfigError(f"--plot {path} cannot be written: {error.strerror}.") from error
+    write_drawing(path, drawn, WIDTH, HEIGHT)

@@ -10,19 +10,10 @@ from xml.etree import ElementTree
 import pytest
 from sizing.published import spec
 
+from kvtool.drawing.shapes import Label, Line, Shapes
 from kvtool.errors import ConfigError
 from kvtool.sizing.calculate import calculate
-from kvtool.sizing.chart import (
-    CURVE,
-    HEIGHT,
-    LIMIT,
-    WIDTH,
-    Label,
-    Line,
-    Shapes,
-    shapes,
-    write_chart,
-)
+from kvtool.sizing.chart import CURVE, HEIGHT, LIMIT, WIDTH, shapes, write_chart
 from kvtool.sizing.curve import size_curve
 from kvtool.sizing.request import SizeRequest
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 import zlib
 
-from kvtool.sizing.chart import Label, Line, Shapes
-from kvtool.sizing.dot_font import GLYPHS
+from kvtool.drawing.dot_font import GLYPHS
+from kvtool.drawing.shapes import Label, Line, Rectangle, Shapes
 
 SCALE = 2  # pixels a dot
 GLYPH_WIDTH, GLYPH_HEIGHT = 6 * SCALE, 7 * SCALE  # one dot of space between letters
@@ -22,12 +22,15 @@ class Canvas:
         self.width, self.height = width, height
         self.pixels = bytearray(b"\xff" * (3 * width * height))
 
-    def square(self, x: int, y: int, size: int, colour: bytes) -> None:
-        left, right = max(0, x), min(self.width, x + size)
-        for row in range(max(0, y), min(self.height, y + size)):
+    def fill(self, left: int, top: int, right: int, bottom: int, colour: bytes) -> None:
+        left, right = max(0, left), min(self.width, right)
+        for row in range(max(0, top), min(self.height, bottom)):
             if left < right:
                 start = 3 * (row * self.width + left)
                 self.pixels[start : start + 3 * (right - left)] = colour * (right - left)
+
+    def square(self, x: int, y: int, size: int, colour: bytes) -> None:
+        self.fill(x, y, x + size, y + size, colour)
 
     def png(self) -> bytes:
         stride = 3 * self.width
@@ -43,6 +46,10 @@ def render(shapes: Shapes, width: int, height: int) -> bytes:
     for shape in shapes:
         if isinstance(shape, Line):
             _draw_line(canvas, shape)
+        elif isinstance(shape, Rectangle):
+            left, top, right, bottom = shape.left, shape.top, shape.right, shape.bottom
+            colour = _rgb(shape.colour)
+            canvas.fill(round(left), round(top), round(right), round(bottom), colour)
         else:
             _draw_label(canvas, shape)
     return canvas.png()

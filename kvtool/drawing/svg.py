@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from kvtool.sizing.chart import Label, Line, Shapes
+from kvtool.drawing.shapes import Line, Rectangle, Shape, Shapes
 
 
 def render(shapes: Shapes, width: int, height: int) -> bytes:
@@ -17,12 +17,18 @@ def render(shapes: Shapes, width: int, height: int) -> bytes:
     return text.encode()
 
 
-def _element(shape: Line | Label) -> str:
+def _element(shape: Shape) -> str:
     if isinstance(shape, Line):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in shape.points)
         return (
             f'<polyline points="{points}" fill="none" stroke="{shape.colour}" '
             f'stroke-width="{shape.width}"/>'
+        )
+    if isinstance(shape, Rectangle):
+        width, height = shape.right - shape.left, shape.bottom - shape.top
+        return (
+            f'<rect x="{shape.left:.1f}" y="{shape.top:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}" fill="{shape.colour}" shape-rendering="crispEdges"/>'
         )
     return (
         f'<text x="{shape.x:.1f}" y="{shape.y:.1f}" text-anchor="{shape.anchor}" '

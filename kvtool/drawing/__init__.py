@@ -1,0 +1,1 @@
+"""Charts without an imaging library: a few shapes, written as PNG or SVG."""
