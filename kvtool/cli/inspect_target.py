@@ -1,0 +1,31 @@
+"""Where `inspect-cache` looks: a cache folder, or a remote store."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from kvtool.cli import inspect_request
+from kvtool.cli.inspect_request import InspectRequest
+from kvtool.config import EngineConfig
+from kvtool.runtime.cache_folder import cache_folder
+from kvtool.tiers.disk.catalog import Catalog
+
+# Actions for a folder whose index may be past opening, or may not exist yet.
+NEED_NO_CATALOG = ("--repair-index", "--import")
+
+
+def run_action(
+    action: str, target: str | None, request: InspectRequest, engine: EngineConfig
+) -> None:
+    """Raises `CacheError` for a folder that is missing, damaged or no cache."""
+    if target is not None and "://" in target:
+        from kvtool.cli.inspect_store import look_into_store
+
+        look_into_store(action, target, request, engine)
+        return
+    folder = cache_folder(target)
+    if action in NEED_NO_CATALOG:
+        inspect_request.run(action, folder, request, engine)
+        return
+    with closing(Catalog.open(folder)) as catalog:
+        inspect_request.run(action, catalog, request, engine)
