@@ -57,6 +57,11 @@ class Transfer:
     def has_ended(self) -> bool:
         return self._ended.is_set()
 
+    @property
+    def is_under_way(self) -> bool:
+        """It will end without anything the caller still has to do."""
+        return True
+
     def end(self) -> None:
         self._ended.set()
 
@@ -66,11 +71,25 @@ class Transfer:
 
 
 class Load(Transfer):
-    """Stored blocks to read into `block_ids`, carried out by the executor within its step."""
+    """Stored blocks to read into `block_ids`, carried out by the executor within its step.
+
+    Whoever claims it ends it: the executor that starts it, or the scheduler where the step never
+    came to that.
+    """
 
     def __init__(self, blocks: tuple[StoredBlock, ...], block_ids: tuple[BlockIds, ...]) -> None:
         super().__init__(block_ids)
         self.blocks = blocks
+        self._is_claimed = False
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._is_claimed
+
+    def claim(self) -> bool:
+        """True once."""
+        was_claimed, self._is_claimed = self._is_claimed, True
+        return not was_claimed
 
 
 class Save(Transfer):
@@ -92,6 +111,14 @@ class Backing(Protocol):
 
         whole_blocks: only full ones.
         """
+        ...
+
+    def is_promoted(self, block: StoredBlock) -> bool:
+        """Whether a block found there is written once more, into a faster tier that lacks it."""
+        ...
+
+    def computed(self, num_tokens: int, seconds: float) -> None:
+        """What a step of the model took, to weigh loading against computing."""
         ...
 
     def save(self, save: Save) -> None:

@@ -38,6 +38,16 @@ class BlockKeys:
     def key(self, position: int) -> bytes:
         return self.parent(position + 1)
 
+    def partial(self, position: int, tokens: Tokens) -> bytes:
+        """The key of a last block that holds these tokens only."""
+        return hash_block(self.parent(position), token_bytes(tokens))
+
+    def extend(self, tokens: Tokens) -> None:
+        """`tokens` begins with the tokens so far; where it is longer, go on with it."""
+        if len(tokens) > len(self.tokens):
+            del self._chain[self.num_full_blocks + 1 :]
+            self.tokens = tokens
+
     def span(self, start: int, stop: int) -> list[bytes]:
         """Keys of the blocks [start, stop)."""
         self.parent(stop)

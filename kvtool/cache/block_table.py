@@ -81,6 +81,11 @@ class BlockTable:
         """Point an entry at another block that holds the same KV in the same slots."""
         self._rows[index, 0] = block_id
 
+    def cut(self, num_entries: int, block_size: int) -> None:
+        """Keep the first `num_entries` entries, all of them full."""
+        self.num_entries = num_entries
+        self.num_tokens = num_entries * block_size
+
     def clear(self) -> None:
         self.num_entries = 0
         self.num_tokens = 0

@@ -64,9 +64,16 @@ class GroupCache:
 
     def count_hits(self, kv: SequenceKV) -> None:
         """The blocks taken from the cache are used now; the table holds nothing else yet."""
-        if kv.num_cached:
-            table = kv.tables[self._group_id]
+        table = kv.tables[self._group_id]
+        if table.num_entries:
             self.pool.hit(table.ids(0, table.num_entries), kv.priority)
+
+    def cut(self, kv: SequenceKV, num_blocks: int) -> None:
+        """Unpin what was taken from the cache behind the first `num_blocks` full blocks."""
+        table = kv.tables[self._group_id]
+        if table.num_entries > num_blocks:
+            self.let_go(table.ids(num_blocks, table.num_entries))
+        table.cut(num_blocks, self.pool.block_size)
 
     def growth(self, table: BlockTable, num_tokens: int) -> Growth:
         """What covering [0, num_tokens) takes. Changes nothing."""
@@ -109,7 +116,7 @@ class GroupCache:
     def release_copy_sources(self, kv: SequenceKV) -> None:
         sources = kv.copy_sources[self._group_id]
         if sources:
-            self._free(np.array(sources))
+            self.let_go(np.array(sources))
             sources.clear()
 
     def commit(self, kv: SequenceKV, tokens: Tokens, now: int) -> int:
@@ -141,7 +148,7 @@ class GroupCache:
         if not len(different):
             return
         self.pool.touch(indexed[different])
-        self._free(own[different])
+        self.let_go(own[different])
         for position in different.tolist():
             table.replace_block(first + position, int(indexed[position]))
         self._stats.duplicate_blocks += len(different)
@@ -168,7 +175,7 @@ class GroupCache:
             blocks = table.ids(0, table.num_entries)
             if kv.query is None:
                 self.pool.last_use[blocks] = now
-            self._free(blocks)
+            self.let_go(blocks)
             table.clear()
 
     def clear(self) -> None:
@@ -177,7 +184,8 @@ class GroupCache:
             self._events.clear()
         self._evict(self.pool.num_unreferenced)
 
-    def _free(self, blocks: BlockIds) -> None:
+    def let_go(self, blocks: BlockIds) -> None:
+        """Drop one reference of each."""
         for block in self.pool.free(blocks):
             self._heap.push(block)
 
@@ -203,8 +211,9 @@ class GroupCache:
             self._events.removed(block)
         return self.index.remove(block)
 
-    def check_integrity(self, live: Iterable[SequenceKV]) -> None:
-        holders: Counter[int] = Counter()
+    def check_integrity(self, live: Iterable[SequenceKV], copied: Counter[int]) -> None:
+        """copied: references of transfers."""
+        holders = Counter(copied)
         for kv in live:
             table = kv.tables[self._group_id]
             table.check_integrity()

@@ -6,14 +6,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from kvtool.cache.backing import Backing, Load
+from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.block_pool import BlockPool, Tokens
 from kvtool.cache.events import AllBlocksCleared, EventLog, EventSink
 from kvtool.cache.eviction import POLICIES
 from kvtool.cache.group import GroupSpec
-from kvtool.cache.group_cache import GroupCache, IndexFactory
+from kvtool.cache.group_cache import GroupCache, Growth, IndexFactory
 from kvtool.cache.index import INDEXES, Match
+from kvtool.cache.saving import MIN_SAVED_BLOCKS, next_save
 from kvtool.cache.sequence import BlockCopy, Query, SequenceKV
 from kvtool.cache.stats import CacheStats
+from kvtool.cache.transfers import Transfers
 from kvtool.config import CacheConfig
 from kvtool.names import lookup
 
@@ -26,6 +30,7 @@ class CacheManager:
     `namespace` is opaque here (see `Namespace.digest`): requests with different ones never share.
     A hit is what every group has; blocks are handed out in all groups or in none.
     events: called with every event as it happens. index: instead of the one `config` names.
+    backing: the tiers below, where committed blocks are written to and hits are continued.
     """
 
     def __init__(
@@ -35,9 +40,11 @@ class CacheManager:
         *,
         events: EventSink | None = None,
         index: IndexFactory | None = None,
+        backing: Backing | None = None,
     ) -> None:
         assert groups, "a model has at least one layer group"
         self.config = config
+        self.backing = backing if config.reuse != "none" else None
         self.stats = CacheStats()
         self._events = events
         self._now = 0
@@ -54,6 +61,7 @@ class CacheManager:
             )
             for group_id in range(len(groups))
         )
+        self._transfers = Transfers(self.groups)
 
     @property
     def num_blocks(self) -> int:
@@ -74,7 +82,7 @@ class CacheManager:
         return max(group.pool.peak_held for group in self.groups)
 
     def match(self, tokens: Tokens, namespace: bytes = b"") -> int:
-        """Tokens of the longest cached prefix, perhaps all of them. Changes nothing."""
+        """Tokens of the longest prefix in the pool, perhaps all of them. Changes nothing."""
         if self.config.reuse == "none":
             return 0
         return min(match.num_tokens for match in self._matches(tokens, namespace))
@@ -89,7 +97,7 @@ class CacheManager:
         priority: int = 0,
         counted: bool = True,
     ) -> SequenceKV:
-        """Match and pin what matched.
+        """Match in the pool and pin what matched.
 
         The query is counted once, by the first `allocate` that succeeds: a request that finds no
         room and comes back later leaves no trace. reuse False: an empty hit, no query. align > 1: the hit
@@ -109,25 +117,58 @@ class CacheManager:
         kv.num_committed_blocks = hit // self.config.block_size
         if counted:
             kv.query = Query(len(tokens), hit, sum(match.collided for match in matches))
+        if self.backing is not None:
+            kv.keys = BlockKeys(namespace, tokens, self.config.block_size)
+            kv.num_saved_blocks = kv.num_committed_blocks
         return kv
+
+    def extend_hit(self, kv: SequenceKV, *, align: int = 1) -> None:
+        """Go on from the last full block with what the tiers below have, if that is more.
+
+        Asks the tiers, so it is called once `kv` is sure to get slots. Nothing is pinned or read
+        yet: the first `allocate` reserves blocks, and `kv.load` fills them within its step.
+        align > 1: as in `begin`; a multiple of the block size.
+        """
+        if self.backing is None or kv.keys is None:
+            return
+        size, first = self.config.block_size, kv.num_cached // self.config.block_size
+        whole_blocks = align > 1 or self.config.prefix_index == "chain"
+        stored = self.backing.match(kv.keys, first, whole_blocks=whole_blocks)
+        hit = first * size + sum(block.num_tokens for block in stored)
+        if align > 1:
+            hit = min(hit, len(kv.keys.tokens) - 1) // align * align
+        if hit <= kv.num_cached:
+            return
+        for group in self.groups:
+            group.cut(kv, first)
+        kv.stored = stored[: -(-hit // size) - first]
+        kv.num_cached = hit
+        for block in kv.stored:
+            if block.num_tokens < size or self.backing.is_promoted(block):
+                break
+            kv.num_saved_blocks += 1
+        if kv.query:
+            kv.query = kv.query._replace(num_hit_tokens=hit)
 
     def allocate(self, kv: SequenceKV, num_tokens: int) -> list[BlockCopy] | None:
         """Slots for [0, num_tokens); positions from the old `kv.num_tokens` on may be written.
 
         Returns the copies to carry out before anything is stored; their sources stay as they are
         until the next `commit` or `free` of `kv`. None: blocks are missing; nothing has changed.
+        What only waits for a copy to end is waited for.
         """
+        assert num_tokens >= kv.num_cached or not kv.stored, "less than what is to be loaded"
+        growths: list[Growth] | None = []
         if num_tokens > kv.num_tokens:
-            growths = [
-                group.growth(kv.tables[i], num_tokens) for i, group in enumerate(self.groups)
-            ]
-            for group, growth in zip(self.groups, growths):
-                if growth.num_blocks > group.pool.num_available:
-                    return None
-        else:
-            growths = []
+            growths = self._growths(kv, num_tokens)
+            while growths is None and self._transfers.release_oldest():
+                growths = self._growths(kv, num_tokens)
+        if growths is None:
+            return None
         self._admit(kv)
         copies = [group.grow(kv, num_tokens, growth) for group, growth in zip(self.groups, growths)]
+        if kv.stored:
+            self._reserve_load(kv)
         return [copy for copy in copies if copy is not None]
 
     def commit(self, kv: SequenceKV, tokens: Tokens) -> None:
@@ -137,6 +178,7 @@ class CacheManager:
         """
         for group in self.groups:
             group.release_copy_sources(kv)
+        self._end_step(kv, tokens)
         assert len(tokens) <= kv.num_tokens, f"{len(tokens)} tokens in {kv.num_tokens} slots"
         num_blocks = len(tokens) // self.config.block_size
         if num_blocks > kv.num_committed_blocks and kv.indexable and self.config.reuse != "none":
@@ -145,6 +187,7 @@ class CacheManager:
                 group.commit(kv, tokens, self._now) for group in self.groups
             )
             kv.indexable = kv.num_committed_blocks == num_blocks
+            self._save(kv, at_least=MIN_SAVED_BLOCKS)
 
     def free(self, kv: SequenceKV, tokens: Tokens) -> None:
         """Commit `tokens`, the partial last block included, and drop all references.
@@ -156,8 +199,15 @@ class CacheManager:
         for group in self.groups:
             if self.config.reuse != "none":
                 group.commit_partial(kv, tokens, self._now)
+        self._save(kv, tail=tokens)
+        for group in self.groups:
             group.release(kv, self._now)
+        self._transfers.release_ended()
         kv.num_cached = kv.num_committed_blocks = 0
+
+    def release_ended_transfers(self) -> None:
+        """Blocks whose copies are over become available."""
+        self._transfers.release_ended()
 
     def _matches(self, tokens: Tokens, namespace: bytes) -> list[Match]:
         assert tokens.dtype == np.int32, f"token ids are {tokens.dtype}, not int32"
@@ -171,8 +221,48 @@ class CacheManager:
                 group.count_hits(kv)
             kv.query = None
 
+    def _growths(self, kv: SequenceKV, num_tokens: int) -> list[Growth] | None:
+        """What covering [0, num_tokens) takes of each group; None: more than is available."""
+        growths = [group.growth(kv.tables[i], num_tokens) for i, group in enumerate(self.groups)]
+        for group, growth in zip(self.groups, growths):
+            if growth.num_blocks > group.pool.num_available:
+                return None
+        return growths
+
+    def _reserve_load(self, kv: SequenceKV) -> None:
+        first = -(-kv.num_cached // self.config.block_size) - len(kv.stored)
+        blocks = tuple(table.ids(first, first + len(kv.stored)) for table in kv.tables)
+        kv.load = Load(kv.stored, blocks)
+        kv.stored = ()
+        self._transfers.hold(kv.load, blocks)
+
+    def _end_step(self, kv: SequenceKV, tokens: Tokens) -> None:
+        """The load of the step is over, or never began if the step did not."""
+        if kv.load is not None:
+            if kv.load.claim():
+                assert not len(tokens), "committed what was not loaded"
+                kv.load.end()
+            elif len(tokens):
+                self.stats.count_loaded(kv.load)
+            kv.load = None
+        if kv.keys is not None:
+            kv.keys.extend(tokens)
+
+    def _save(self, kv: SequenceKV, at_least: int = 1, tail: Tokens | None = None) -> None:
+        """Write below what is committed and not written yet; tail: tokens of the whole sequence,
+        with its partly filled last block."""
+        if self.backing is None:
+            return
+        save = next_save(kv, self.config.block_size, at_least, tail)
+        if save is not None:
+            end = save.run.home // self.config.block_size + len(save.run.keys)
+            self._transfers.hold(save, tuple(table.ids(0, end) for table in kv.tables))
+            self.backing.save(save)
+
     def clear(self) -> None:
-        """Forget everything. Nobody may hold a block."""
+        """Forget everything in the pool. Nobody may hold a block; copies are waited for."""
+        while self._transfers.release_oldest():
+            pass
         for group in self.groups:
             assert group.pool.num_held == 0, "a live request holds blocks"
             group.clear()
@@ -184,5 +274,7 @@ class CacheManager:
         live = list(live)
         for kv in live:
             assert len({table.num_tokens for table in kv.tables}) == 1
-        for group in self.groups:
-            group.check_integrity(live)
+        for group_id, group in enumerate(self.groups):
+            group.check_integrity(live, self._transfers.holders(group_id))
+        if self.backing is not None:
+            self.backing.check_integrity()

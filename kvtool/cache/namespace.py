@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from hashlib import sha256
 
@@ -39,6 +39,11 @@ class Namespace:
             else:
                 hasher.update(b"\1" + _framed(str(value)))
         return hasher.digest()
+
+    def described(self) -> dict[str, object]:
+        """Its fields, for people; a salt only as "set", since whoever knows it shares KV."""
+        salt = None if self.salt is None else "set"
+        return {**asdict(self), "salt": salt}
 
 
 def _framed(text: str) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kvtool.cache.backing import Load, StoredBlock
+from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.block_table import BlockTable
 
 
@@ -31,6 +33,11 @@ class SequenceKV:
     num_committed_blocks: leading blocks that are in the index, in every group.
     indexable: False once a block's key was taken by other tokens; nothing behind it is indexed.
     copy_sources: per group, blocks that a copy of the coming step still reads.
+
+    Only where there are tiers below the pool:
+    keys: names of its blocks there. stored: found there, behind the full blocks of the pool; not
+    loaded yet, because it has no slots yet. load: under way in the coming step, over `stored`.
+    num_saved_blocks: leading full blocks that need not be written below (any more).
     """
 
     def __init__(self, namespace: bytes, num_groups: int, priority: int = 0) -> None:
@@ -42,6 +49,10 @@ class SequenceKV:
         self.num_committed_blocks = 0
         self.indexable = True
         self.query: Query | None = None  # until it is counted
+        self.keys: BlockKeys | None = None
+        self.stored: tuple[StoredBlock, ...] = ()
+        self.load: Load | None = None
+        self.num_saved_blocks = 0
 
     @property
     def num_tokens(self) -> int:

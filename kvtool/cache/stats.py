@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from kvtool.cache.backing import Load
 from kvtool.cache.block_pool import BlockPool
 from kvtool.cache.block_table import BlockTable
 from kvtool.cache.sequence import Query
@@ -28,6 +29,8 @@ class CacheStats:
     collisions: int = 0  # right key, other tokens: treated as a miss
     copied_blocks: int = 0  # copy-on-write of a shared partial block
     taken_over_blocks: int = 0  # a partial block continued in place, without a copy
+    loaded_blocks: int = 0  # read from the tiers below, all layer groups of a block as one
+    loaded_tokens: int = 0
 
     @property
     def hit_rate(self) -> float:
@@ -39,6 +42,10 @@ class CacheStats:
         self.queried_tokens += query.num_tokens
         self.hit_tokens += query.num_hit_tokens
         self.collisions += query.num_collisions
+
+    def count_loaded(self, load: Load) -> None:
+        self.loaded_blocks += len(load.blocks)
+        self.loaded_tokens += sum(block.num_tokens for block in load.blocks)
 
     def count_full_hit(self) -> None:
         """A completely cached prompt: one token is computed again for its logits."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kvtool.cache.backing import Load
 from kvtool.errors import ModelError
 
 if TYPE_CHECKING:
@@ -42,10 +43,13 @@ class ScheduledRequest:
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """copies: one array a group, int32 [num_copies, 3] rows (source block, target block,
-    num_slots), carried out before anything is stored (copy-on-write of partial blocks)."""
+    num_slots), carried out before anything is stored (copy-on-write of partial blocks).
+    loads: stored KV to read into blocks of these requests, each claimed and ended by whoever
+    executes the batch; a layer's slots are neither read nor stored before its bytes are there."""
 
     requests: tuple[ScheduledRequest, ...]
     copies: tuple[npt.NDArray[np.int32], ...]
+    loads: tuple[Load, ...] = ()
 
     @property
     def num_tokens(self) -> int:

@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 from kvtool.cache.manager import CacheManager
 from kvtool.config import SchedulerConfig
+from kvtool.engine.batch import Batch, StepOutput
 from kvtool.engine.executor import Executor
 from kvtool.engine.metrics import EngineMetrics
 from kvtool.engine.request import Request
 from kvtool.engine.scheduler import Scheduler
+from kvtool.tiers.loading import LoadFailed
+
+_MIN_MEASURED_TOKENS = 64  # of a step that says how fast prompts are computed
 
 
 class Engine:
@@ -70,13 +74,21 @@ class Engine:
         Whatever interrupts the executor, Ctrl-C included, leaves cache and queues consistent:
         the requests of the step wait for admission again. The rare interrupt of the bookkeeping
         around it leaves an engine whose requests can only be ended.
+
+        Stored KV that cannot be read costs the step: nobody progresses, the tier has forgotten
+        it, and so the next attempt computes it.
         """
         self._assert_whole()
         self._is_torn = True
         batch = self.scheduler.schedule()
         blocks_in_use = self.manager.num_blocks - self.manager.num_available_blocks
         try:
-            output = self.executor.execute(batch)
+            output = self._execute(batch)
+        except LoadFailed:
+            self.scheduler.rollback(batch)
+            self.metrics.failed_loads += 1
+            self._is_torn = False
+            return []
         except BaseException:
             self.scheduler.rollback(batch)
             self._is_torn = False
@@ -92,6 +104,16 @@ class Engine:
         if self._check_integrity:
             self.check_integrity()
         return progressed
+
+    def _execute(self, batch: Batch) -> StepOutput:
+        """Steps without loads that compute enough tokens are measured."""
+        backing = self.manager.backing
+        if backing is None or batch.loads or batch.num_tokens < _MIN_MEASURED_TOKENS:
+            return self.executor.execute(batch)
+        start_s = self._clock()
+        output = self.executor.execute(batch)
+        backing.computed(batch.num_tokens, self._clock() - start_s)
+        return output
 
     def run(self, requests: Iterable[Request]) -> Iterator[Request]:
         """Add all, step until no work is left, yield each request when it is finished."""

@@ -9,7 +9,7 @@ from kvtool.engine.batch import Batch, StepOutput
 
 
 class Executor(Protocol):
-    """Carries out a batch: copies, store, attention, logits, sampling."""
+    """Carries out a batch: copies, loads, store, attention, logits, sampling."""
 
     @property
     def groups(self) -> tuple[GroupSpec, ...]: ...
@@ -18,6 +18,7 @@ class Executor(Protocol):
         """A token for every scheduled request with `sample`; the forced one where it is given.
 
         What concerns one request alone is its `ModelError` in the output, not an exception.
+        Raises `LoadFailed` where a load of the batch cannot be carried out.
         """
         ...
 

@@ -58,6 +58,7 @@ class EngineMetrics:
     max_batch_requests: int = 0
     peak_blocks: int = 0  # referenced by running requests at the same time
     preemptions: int = 0
+    failed_loads: int = 0  # steps given up because stored KV could not be read
     used_slots: int = 0
     allocated_slots: int = 0
 

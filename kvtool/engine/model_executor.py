@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from kvtool.cache.backing import Load
 from kvtool.cache.group import GroupSpec
 from kvtool.engine.batch import Batch, ScheduledRequest, StepOutput
 from kvtool.engine.sampler import sample
 from kvtool.models.hf import PagedModel
 from kvtool.models.inputs import ForwardInputs, GroupInputs
+from kvtool.tiers.loading import Loading
 from kvtool_kernels import copy_blocks
+
+
+class Loader(Protocol):
+    """Reads stored KV into blocks of the pool (`tiers.stack.Tiers`)."""
+
+    def start(self, load: Load) -> Loading: ...
 
 
 class ModelExecutor:
@@ -24,8 +34,15 @@ class ModelExecutor:
     stores go to blocks that only their request holds, and only whole steps are committed.
     """
 
-    def __init__(self, model: PagedModel, num_blocks: int, block_size: int) -> None:
+    def __init__(
+        self,
+        model: PagedModel,
+        num_blocks: int,
+        block_size: int,
+        loader: Loader | None = None,
+    ) -> None:
         self.model = model
+        self.loader = loader
         self.groups: tuple[GroupSpec, ...] = model.groups
         model.allocate_pools(num_blocks, block_size)
 
@@ -34,7 +51,10 @@ class ModelExecutor:
         for pool, copies in zip(self.model.pools, batch.copies):
             if len(copies):
                 copy_blocks(pool, self._tensor(copies))
-        logits = self.model.forward(self._inputs(batch.requests))
+        loadings = self._start(batch.loads)
+        logits = self.model.forward(self._inputs(batch.requests, loadings))
+        for loading in loadings:
+            loading.finish()
         sampled = [scheduled.request for scheduled in batch.requests if scheduled.sample]
         return {request.id: token for request, token in zip(sampled, sample(logits, sampled))}
 
@@ -42,7 +62,15 @@ class ModelExecutor:
         """Frees the pools."""
         self.model.release_pools()
 
-    def _inputs(self, requests: Sequence[ScheduledRequest]) -> ForwardInputs:
+    def _start(self, loads: Sequence[Load]) -> list[Loading]:
+        if not loads:
+            return []
+        assert self.loader is not None, "something is to be loaded, and nothing to load it with"
+        return [self.loader.start(load) for load in loads]
+
+    def _inputs(
+        self, requests: Sequence[ScheduledRequest], loadings: Sequence[Loading]
+    ) -> ForwardInputs:
         """Requests one behind the other in one row of tokens."""
         lengths = [scheduled.num_tokens for scheduled in requests]
         ends = np.cumsum(lengths)
@@ -54,6 +82,8 @@ class ModelExecutor:
             logits_rows=self._tensor(np.array(rows, dtype=np.int64)),
             cu_seqlens_q=self._tensor(_cumulative(lengths)),
             max_query_len=max(lengths),
+            has_deltas=any(entries[:, 4].any() for s in requests for entries in s.entries),
+            wait=partial(_wait_for_all, loadings) if loadings else None,
             groups=tuple(self._group_inputs(requests, g) for g in range(len(self.groups))),
         )
 
@@ -67,6 +97,11 @@ class ModelExecutor:
 
     def _tensor(self, array: npt.NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self.model.device)
+
+
+def _wait_for_all(loadings: Sequence[Loading], layer: int) -> None:
+    for loading in loadings:
+        loading.wait(layer)
 
 
 def _cumulative(lengths: Sequence[int]) -> npt.NDArray[np.int32]:

@@ -83,8 +83,12 @@ class Request:
         self.kv: SequenceKV | None = None
         self.num_prompt_tokens = len(prompt)
         self.num_computed_tokens = 0
-        self.admitted = False  # once at least, with slots
+        self.queried = False  # its lookup is in the statistics of the cache
+        self.admitted = False  # once at least, for a step that was carried out
         self.num_cached_tokens = 0  # of the prompt, at first admission
+        self.cached_by_tier: dict[
+            str, int
+        ] = {}  # the same: device | host | disk | remote -> tokens
         self.num_preemptions = 0
         self.last_step = -1  # the step this request was last part of
         self.overtaken = 0  # later arrivals that were admitted first

@@ -1,7 +1,7 @@
 """Continuous batching: which tokens of which requests the next forward computes.
 
 Iteration-level scheduling (Orca), chunked prefill under a token budget with decodes first
-(Sarathi), preemption by recompute (vLLM), cache-aware order (SGLang). The rules are pure
+(Sarathi), preemption (vLLM), cache-aware order (SGLang). The rules are pure
 functions in `admission`, `chunking`, `preemption`, `twins` and `waiting_queue`; this class owns
 the state they look at and is the only caller that changes a request.
 """
@@ -14,6 +14,7 @@ from kvtool.cache.manager import CacheManager, SequenceKV, Tokens
 from kvtool.config import SchedulerConfig
 from kvtool.engine.admission import check_fits, has_room, num_blocks_for
 from kvtool.engine.batch import Batch, SampledToken, StepOutput
+from kvtool.engine.cached_tokens import cached_by_tier
 from kvtool.engine.chunking import check_chunking, next_chunk, num_shareable_tokens
 from kvtool.engine.finish import finish_reason
 from kvtool.engine.preemption import choose_victim
@@ -58,6 +59,7 @@ class Scheduler:
 
     def schedule(self) -> Batch:
         """The next step; never empty while there is work."""
+        self.manager.release_ended_transfers()
         max_requests = 1 if self.config.deterministic else self._max_running
         plan = StepPlan(self.config.max_num_batched_tokens, max_requests, self.block_size)
         if self.config.deterministic:  # one place a step: newcomers first, or they never get it
@@ -79,6 +81,8 @@ class Scheduler:
         for scheduled in batch.requests:
             request = scheduled.request
             sampled = output[request.id] if scheduled.sample else None
+            if not request.admitted:
+                self._count_admission(request)
             if isinstance(sampled, ModelError):
                 self._fail(request, sampled)
             else:
@@ -162,6 +166,7 @@ class Scheduler:
             self.manager.free(request.kv, request.tokens[:0])
             request.kv = None
             return False
+        self._extend_hit(request)
         request.status = RequestStatus.RUNNING
         self._start_from_cache(request)
         return True
@@ -173,8 +178,14 @@ class Scheduler:
             reuse=request.reuse,
             align=align,
             priority=request.priority,
-            counted=not request.admitted,
+            counted=not request.queried,
         )
+
+    def _extend_hit(self, request: Request) -> None:
+        """Blocks for what is loaded are counted like those of what is computed."""
+        assert request.kv is not None
+        align = self._granule if self.config.deterministic else 1
+        self.manager.extend_hit(request.kv, align=align)
 
     def _start_from_cache(self, request: Request) -> None:
         """At least the last token is computed: its logits are wanted."""
@@ -198,14 +209,15 @@ class Scheduler:
                     return
             copies = self.manager.allocate(request.kv, request.num_computed_tokens + num_tokens)
         plan.add(request, num_tokens, copies)
-        if not request.admitted:
-            self._count_admission(request)
+        request.queried = True
 
     def _count_admission(self, request: Request) -> None:
-        """Once a request, however often it is preempted or its prompt is cut."""
+        """Once a request, however often it is preempted or its prompt is cut; after its first
+        step, so that what could not be loaded does not count."""
         assert request.kv is not None
         request.admitted = True
         request.num_cached_tokens = request.num_computed_tokens
+        request.cached_by_tier = cached_by_tier(request.kv, request.num_cached_tokens)
         if request.kv.num_cached == request.num_prompt_tokens:
             self.manager.stats.count_full_hit()
 
@@ -218,6 +230,7 @@ class Scheduler:
         assert request.kv is not None and request.kv.num_cached % self.block_size
         self.manager.free(request.kv, self._shareable(request))
         request.kv = self._lookup(request, self.block_size)
+        self._extend_hit(request)
         self._start_from_cache(request)
 
     def _preempt(self, request: Request, tokens: Tokens) -> None:

@@ -23,6 +23,9 @@ class SimulatedExecutor:
         self._seed = seed
 
     def execute(self, batch: Batch) -> StepOutput:
+        for load in batch.loads:  # there is no KV to read
+            load.claim()
+            load.end()
         return {
             scheduled.request.id: SampledToken(self._next_id(scheduled.request))
             for scheduled in batch.requests

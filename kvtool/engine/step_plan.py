@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kvtool.cache.backing import Load
 from kvtool.cache.manager import BlockCopy
 from kvtool.engine.batch import Batch, ScheduledRequest
 from kvtool.engine.request import Request
@@ -20,6 +21,7 @@ class StepPlan:
         self._block_size = block_size
         self._scheduled: list[ScheduledRequest] = []
         self._copies: list[BlockCopy] = []
+        self._loads: list[Load] = []
 
     @property
     def has_room(self) -> bool:
@@ -28,6 +30,8 @@ class StepPlan:
     def add(self, request: Request, num_tokens: int, copies: Sequence[BlockCopy]) -> None:
         self._scheduled.append(schedule_tokens(request, num_tokens, self._block_size))
         self._copies.extend(copies)
+        if request.kv is not None and request.kv.load is not None:
+            self._loads.append(request.kv.load)
         self.budget -= num_tokens
 
     def __contains__(self, request: Request) -> bool:
@@ -40,6 +44,7 @@ class StepPlan:
         return Batch(
             requests=tuple(self._scheduled),
             copies=tuple(np.array(rows, dtype=np.int32).reshape(-1, 3) for rows in copies),
+            loads=tuple(self._loads),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,9 @@ class ForwardInputs:
     token_ids, positions: int64 [T]. logits_rows: int64 [R], the rows whose logits are wanted.
     cu_seqlens_q: int32 [S + 1]. max_query_len: the most tokens one sequence feeds.
     groups: one a layer group, in the order of `PagedModel.groups`.
+    has_deltas: whether any entry has one; False saves the attention kernel its rotation.
+    wait: called before the pages of a layer are written or read; returns when its KV that comes
+    from elsewhere is there.
     """
 
     token_ids: torch.Tensor
@@ -36,3 +40,5 @@ class ForwardInputs:
     cu_seqlens_q: torch.Tensor
     max_query_len: int
     groups: tuple[GroupInputs, ...]
+    has_deltas: bool = True
+    wait: Callable[[int], None] | None = None

@@ -52,6 +52,8 @@ class PagedCache(TokenCache):
         self, key: torch.Tensor, value: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """key, value [1, num_kv_heads, T, head_dim]; MLA: [1, 1, T, latent], [1, 1, T, rope]."""
+        if self._inputs.wait is not None:
+            self._inputs.wait(layer_idx)
         layer = self._layers[layer_idx]
         slots = self._inputs.groups[layer.group].slots
         if layer.spec.is_latent:
@@ -111,6 +113,6 @@ class PagedCache(TokenCache):
             softcap=softcap,
             sinks=sinks,
             latent_dim=spec.latent_dim,
-            rope=layer.rope,
+            rope=layer.rope if inputs.has_deltas else None,
         )
         return out

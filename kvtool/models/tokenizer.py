@@ -69,7 +69,22 @@ class Tokenizer:
         assert self._control.unmark(marked).startswith(behind)
         return self._control.encode(self._control.behind(marked, len(behind)))
 
-    def _render_marked(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+    def chat_beginning(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
+        """The rendered text up to the end of the last message, and its ids: how every conversation
+        begins in which more text follows there.
+
+        A template may treat text by what comes behind it (strip it, for one). So two endings are
+        rendered, and what they have in common is taken.
+        """
+        marked, other = (self._render_marked(messages, True, ending) for ending in "01")
+        shared = next((i for i, (a, b) in enumerate(zip(marked, other)) if a != b), len(marked))
+        marked = marked[:shared]
+        return self._control.unmark(marked), self._control.encode(marked)
+
+    def _render_marked(
+        self, messages: Sequence[Message], add_generation_prompt: bool, ending: str = ""
+    ) -> str:
+        """ending: more text of the last message; never part of a control token."""
         if not self.has_chat_template:
             raise ConfigError(
                 "The model has no chat template, so roles cannot be rendered.",
@@ -83,7 +98,9 @@ class Tokenizer:
                 )
             )
 
-        return well_formed(render_checked(render, self._control.mark(normalized(messages))))
+        *earlier, last = self._control.mark(normalized(messages))
+        marked = [*earlier, {**last, "content": last["content"] + ending}]
+        return well_formed(render_checked(render, marked))
 
     @cached_property
     def _control(self) -> ControlTokens:

@@ -23,6 +23,8 @@ def test_counters_after_a_scripted_run() -> None:
         "collisions": 0,
         "copied_blocks": 1,
         "taken_over_blocks": 0,
+        "loaded_blocks": 0,
+        "loaded_tokens": 0,
         "hit_rate": 0.5,
     }
     assert manager.peak_held_blocks == 4

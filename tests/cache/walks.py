@@ -20,10 +20,11 @@ def make_manager(
     groups: tuple[GroupSpec, ...] = (GROUP,),
     events: Any = None,
     index: Any = None,
+    backing: Any = None,
     **config: Any,
 ) -> CacheManager:
     settings = CacheConfig(num_blocks=num_blocks, block_size=block_size, **config)
-    return CacheManager(groups, settings, events=events, index=index)
+    return CacheManager(groups, settings, events=events, index=index, backing=backing)
 
 
 def tokens_of(*ids: int) -> Tokens:
