@@ -157,7 +157,8 @@ def generate(device: str) -> list[int]:
     from kvtool.engine.sampling import SamplingParams
     from kvtool.runtime import Runtime
 
-    runtime = Runtime.open(EngineConfig(device=device, dtype="float32", max_model_len=512))
+    config = EngineConfig(device=device, dtype="float32", max_model_len=512, no_cache_dir=True)
+    runtime = Runtime.open(config)
     prompt = runtime.tokenizer.encode("The three primary colours are")
     sampling = SamplingParams(max_tokens=24, stop_ids=runtime.eos_ids)
     request = Request(prompt, sampling, namespace=runtime.namespace(None))

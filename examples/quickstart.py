@@ -34,7 +34,7 @@ def ask(runtime: Runtime, question: str) -> Request:
 
 
 def main() -> None:
-    runtime = Runtime.open(EngineConfig())
+    runtime = Runtime.open(EngineConfig(no_cache_dir=True))
     for question in QUESTIONS:
         request = ask(runtime, question)
         usage = request.usage

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvtool.errors import ConfigError
+
+DEFAULT_CACHE_SIZE = 10 * 2**30  # bytes on disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,11 @@ class SchedulerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """The engine options of the command line, as given. `None` means: decide from the model."""
+    """The engine options of the command line, as given. `None` means: decide from the model.
+
+    cache_dir None: the user's cache folder, unless `no_cache_dir`. host_memory None: see
+    `kvtool.runtime.host_memory`.
+    """
 
     model: str | None = None
     revision: str | None = None
@@ -63,6 +70,12 @@ class EngineConfig:
     prefix_index: str = "radix"
     reuse: str = "prefix"
     evict: str = "lru"
+    cache_dir: str | None = None
+    no_cache_dir: bool = False
+    cache_size: int = DEFAULT_CACHE_SIZE
+    durable: bool = False
+    remote: str | None = None  # mooncake://HOST:PORT
+    host_memory: int | None = None  # bytes
     salt: str | None = None
     deterministic: bool = False
     seed: int = 0
@@ -71,6 +84,32 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.kv_memory is not None and self.kv_blocks is not None:
             raise ConfigError("--kv-memory and --kv-blocks exclude each other; give one.")
+        _at_least("cache-size", self.cache_size, 1)
+        _at_least("host-memory", self.host_memory or 0, 0)
+        disk = {
+            "--cache-dir": self.cache_dir is not None,
+            "--cache-size": self.cache_size != DEFAULT_CACHE_SIZE,
+            "--durable": self.durable,
+        }
+        if self.no_cache_dir:
+            _refuse_unused("--no-cache-dir", disk)
+        if self.reuse == "none":
+            below = {
+                "--remote": self.remote is not None,
+                "--host-memory": bool(self.host_memory),
+            }
+            _refuse_unused("--reuse none", disk | below)
+
+    @property
+    def keeps_on_disk(self) -> bool:
+        return self.reuse != "none" and not self.no_cache_dir
+
+
+def _refuse_unused(off: str, is_given: Mapping[str, bool]) -> None:
+    """An option that another one switches off is a mistake, not a wish."""
+    unused = [option for option in is_given if is_given[option]]
+    if unused:
+        raise ConfigError(f"{off} and {', '.join(unused)} exclude each other; drop one.")
 
 
 def _at_least(option: str, value: int, minimum: int) -> None:

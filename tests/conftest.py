@@ -1,7 +1,10 @@
-"""One thread, no network, no colour: every test sees the same machine."""
+"""One thread, no network, no colour, no kept KV: every test sees the same machine."""
 
 import os
+from itertools import count
 from pathlib import Path
+
+import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -28,3 +31,14 @@ def pytest_sessionstart() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+_cache_folders = count()
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test keeps KV, and no other; not made before it is used."""
+    folder = tmp_path_factory.getbasetemp() / f"kv-{next(_cache_folders)}"
+    monkeypatch.setenv("KVTOOL_CACHE_DIR", str(folder))
+    return folder

@@ -19,7 +19,7 @@ ROUNDS = 5
 
 
 def run() -> Iterable[dict[str, Any]]:
-    runtime = Runtime.open(EngineConfig(dtype="float32", max_model_len=2048))
+    runtime = Runtime.open(EngineConfig(dtype="float32", max_model_len=2048, no_cache_dir=True))
     text = " ".join(f"Item {i} costs {i * 7 % 101} crowns." for i in range(300))
     prompt = runtime.tokenizer.encode(text)[:PROMPT_TOKENS]
     assert len(prompt) == PROMPT_TOKENS

@@ -12,6 +12,7 @@ from kvtool.cli.boundary import fail_after_report, unforeseen
 from kvtool.cli.cache_report import cache_report, stats_rows
 from kvtool.cli.completion import completion, new_output, with_max_tokens
 from kvtool.cli.generation import check_verdicts
+from kvtool.cli.loading import wait_for_saves
 from kvtool.cli.rendering import render_prompt
 from kvtool.cli.results import Completion, View
 from kvtool.cli.verify_view import batch_verify_rows
@@ -58,7 +59,9 @@ def run_batch(
             printer.finished.add(delta.output.request.id)
             if not view.verify:  # which needs the engine for itself
                 printer.print_finished()
-    cache = cache_report(runtime.engine)
+    if view.stats:
+        wait_for_saves(runtime)
+    cache = cache_report(runtime, [reply.request for reply in replies])
     printer.print_finished()
     if view.verify and view.format == "human" and printer.results:
         output.talk_table("verify", batch_verify_rows(printer.results))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvtool.cli.results import Completion
 from kvtool.cli.sizes import format_size
-from kvtool.engine.engine import Engine
+from kvtool.cli.tier_rows import tier_rows
+from kvtool.engine.request import Request
+from kvtool.runtime import Runtime
 
 HIT_RATE = (
     "matched prompt tokens / prompt tokens, counted before the last token of a fully cached "
@@ -16,9 +19,10 @@ HIT_RATE = (
 FRAGMENTATION = "slots without a token / slots of the blocks that running requests held, all steps"
 
 
-def cache_report(engine: Engine) -> dict[str, Any]:
-    """Take it before --verify, whose requests would count as well."""
-    manager, metrics = engine.manager, engine.metrics
+def cache_report(runtime: Runtime, requests: Sequence[Request]) -> dict[str, Any]:
+    """Of a run and its requests. Take it before --verify, whose requests would count as well."""
+    manager, metrics = runtime.engine.manager, runtime.engine.metrics
+    tiers = runtime.storage.tiers
     stats = manager.stats.as_dict()
     queried, hits = stats["queried_tokens"], stats["hit_tokens"]
     return {
@@ -45,7 +49,17 @@ def cache_report(engine: Engine) -> dict[str, Any]:
         "steps": metrics.steps,
         "max_batch_requests": metrics.max_batch_requests,
         "max_batch_tokens": metrics.max_batch_tokens,
+        "cached_by_tier": _cached_by_tier(requests),
+        "tiers": [] if tiers is None else tiers.report(),
     }
+
+
+def _cached_by_tier(requests: Sequence[Request]) -> dict[str, int]:
+    """Prompt tokens taken from each tier, the block pool (device) included."""
+    total: Counter[str] = Counter()
+    for request in requests:
+        total.update(request.cached_by_tier)
+    return dict(total)
 
 
 def stats_rows(
@@ -62,6 +76,7 @@ def stats_rows(
         (f"{mean}time to first token", _mean_ms([timing.ttft_ms for timing in timings])),
         (f"{mean}time per token", _mean_ms([timing.tpot_ms for timing in timings])),
         ("hit rate", f"{_percent(hit['value'])} ({hit['numerator']} of {hit['denominator']})"),
+        *tier_rows(cache, effective),
         ("blocks", _blocks_line(cache, effective)),
         ("KV", per_token),
         ("fragmentation", _percent(cache["fragmentation"]["value"])),

@@ -22,6 +22,11 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "generate": Entry("kvtool.cli.generate:generate", "Answer a prompt."),
+    "prefill": Entry("kvtool.cli.prefill:prefill", "Compute the KV of files and keep it."),
+    "inspect-cache": Entry(
+        "kvtool.cli.inspect_cache:inspect_cache",
+        "What is stored, and why a prompt hits or misses.",
+    ),
     "size-calc": Entry(
         "kvtool.cli.size_calc:size_calc",
         "How many bytes the KV cache of a model takes, and what fits into a memory.",

@@ -17,13 +17,17 @@ from kvtool.cli.docs_text import (
     EVENTS,
     HEAD,
     JSON_DOCUMENT,
+    PREFILL,
     SCHEDULER,
+    STORAGE,
 )
 from kvtool.cli.dtypes import ALIASES
+from kvtool.cli.inspect_docs import INSPECT_CACHE
 from kvtool.cli.interrupt import INTERRUPTED
 from kvtool.cli.sizes import UNITS
 from kvtool.config import SchedulerConfig
 from kvtool.errors import CacheError, ConfigError, InputError, ModelError, VerificationError
+from kvtool.runtime.cache_folder import ENVIRONMENT
 
 ERRORS = (ConfigError, ModelError, CacheError, InputError, VerificationError)
 
@@ -39,6 +43,9 @@ def page() -> Iterator[str]:
     for name in COMMANDS:
         yield from _command(load(name))
     yield JSON_DOCUMENT.format(hit_rate=HIT_RATE, fragmentation=FRAGMENTATION)
+    yield PREFILL
+    yield STORAGE.format(environment=ENVIRONMENT)
+    yield INSPECT_CACHE
     yield EVENTS
     yield CONVERSATIONS
     yield BATCH.format(

@@ -50,7 +50,11 @@ JSON_DOCUMENT = """\
   recomputed ones are corrected after a move: both stay 0 as long as only prefixes are reused.
 - `timing`: `ttft_ms`, `tpot_ms`, `total_ms`.
 - `cache`: counters of the run. Rates come with their definition. `hit_rate`: {hit_rate}; with its
-  `numerator` and `denominator`. `fragmentation`: {fragmentation}.
+  `numerator` and `denominator`. `fragmentation`: {fragmentation}. `cached_by_tier`: the cached
+  tokens by where they came from; `device` is the block pool. `tiers`: for each tier below the
+  pool what was loaded and stored (blocks, tokens, bytes, seconds), `load_failures`, `not_stored`
+  (reason and how often), `skipped_tokens` (computed, because to load them is slower), and the
+  rates behind that decision, `bytes_per_s` and `compute_tokens_per_s` (null: not measured yet).
 - `effective`: the value of every engine option in this run; `max_tokens` (without the option 256,
   or what the context leaves); `kv_bytes_per_token`, over all layers; `min_reusable_tokens`, the
   shortest common prefix that can be taken from the cache: 1 with `--prefix-index radix`, a block
@@ -59,6 +63,41 @@ JSON_DOCUMENT = """\
   about reuse is shown), `max_abs_logit_diff`, `kl_mean`, `top1_agreement`, `tolerance`, `verdict`
   (`identical`, `within tolerance`, `different`).
 - `logprobs`, where asked for.
+"""
+
+PREFILL = """\
+## The JSON document of `prefill`
+
+- `files`, one for each prompt: `name`; `prompt_tokens` and its parts as in `usage` above; `tier`,
+  the lowest there is (`disk`, or `remote` with `--remote`); `stored_tokens`, how many leading
+  tokens lie there once all is stored, and `stored_bytes`, their KV. Fewer than `prompt_tokens`
+  come with a warning that says why; none at all of a prompt is exit code 4.
+- `timing`: `compute_ms`; `store_ms`, from the last token computed until all was stored; `total_ms`.
+- `cache` and `effective` as above.
+
+FILE is rendered as `generate --file FILE` renders it, up to the end of its text. What `generate`
+puts behind it (a blank line and PROMPT, or the end of the turn) may be one token with the last
+characters of the file; then that token alone is computed anew. `--concat` makes one prompt of all
+files, as `generate --file A --file B` does.
+"""
+
+STORAGE = """\
+## Where KV is kept
+
+A run looks for the KV of a prompt in its block pool (`device`), then in host memory, on disk and
+in the remote store, and takes of each what the ones before it do not have. What it computes is
+written to all of them while it goes on, and is there for every later run with the same weights,
+tokenizer, dtype, block size, rotary settings and salt: anything else is never mixed up. A tier
+that is full, slow, damaged or gone costs time, never the answer; a warning says so.
+
+- The disk is used unless `--no-cache-dir` is given. The folder is `--cache-dir`, else the
+  environment variable `{environment}`, else `kvtool/kv` in the user's cache folder. Any number of
+  processes may share it. `--cache-size` is the most bytes it takes, whoever wrote them.
+- The command ends when everything is stored; after an error or Ctrl-C it ends at once, and what
+  was not stored by then is computed again next time.
+- Where to load takes longer than to compute, by the rates measured so far, a run computes;
+  `--stats` shows both times.
+- `--reuse none` uses no tier and stores nothing.
 """
 
 EVENTS = """\
@@ -75,7 +114,7 @@ last, partly filled block of a sequence can be reused, but has no hash and no ev
 
 A hash is a SHA-256 in hex over the hash of the block before and the block's tokens; at the start of a
 sequence, over what requests must have in common to share KV, such as the model, the dtype and the
-salt. `medium` is where the block lies: `device`. `group_id` is the
+salt. `medium` is where the block lies: `device`, `host`, `disk` or `remote`. `group_id` is the
 layer group, from 0: every group announces its own blocks.
 """
 
@@ -86,11 +125,10 @@ CONVERSATIONS = """\
 `messages`; PROMPT and files, if given, are one more user message. `--append` writes that message
 and the reply back, all or nothing; with a PROMPT the list may be empty and the file be new.
 
-The cache lives as long as the process: across runs nothing is reused yet, and the next turn of a
-conversation, in a run of its own, computes it from the start. What `--append` keeps is the token
-ids of the conversation up to the end of the reply. The next turn continues on them and tokenises
-only what is new, so that its tokens begin exactly as the previous turn ended: that is what will
-make reuse across runs possible. After an edit, or with another tokenizer or template, the text is
+What `--append` keeps in the file is the token ids of the conversation up to the end of the reply;
+their KV is kept in the cache folder. The next turn, in a run of its own, continues on the ids and
+tokenises only what is new, so its tokens begin exactly as the previous turn ended, and only the
+new ones are computed. After an edit, or with another tokenizer or template, the text is
 tokenised anew and a warning says so. Without a chat template, and with `--raw`, the contents are
 joined by blank lines.
 """

@@ -11,20 +11,12 @@ from kvtool.cli.option_groups import OptionGroup
 from kvtool.cli.options import CACHE, MODEL, SAMPLING, SCHEDULER, count, one_of, option
 from kvtool.cli.parsers import non_empty
 from kvtool.cli.sizes import parse_size
+from kvtool.cli.storage_options import STORAGE_OPTIONS
 from kvtool.config import EngineConfig
 
 DEVICES = ("auto", "cpu", "cuda")
 REUSE = ("none", "prefix")
 PREFIX_INDEXES = ("radix", "chain")  # as in kvtool.cache.index, whose import takes too long here
-
-NoCacheDirOption = Annotated[
-    bool,
-    option(
-        CACHE,
-        "--no-cache-dir",
-        help="Keep no KV on disk; this version never does: the cache ends with the process.",
-    ),
-]
 
 _MODEL_OPTIONS = {
     "model": Annotated[
@@ -154,4 +146,6 @@ _CACHE_OPTIONS = {
     ],
 }
 
-ENGINE = OptionGroup(EngineConfig, _MODEL_OPTIONS | _SCHEDULER_OPTIONS | _CACHE_OPTIONS)
+ENGINE = OptionGroup(
+    EngineConfig, _MODEL_OPTIONS | _SCHEDULER_OPTIONS | _CACHE_OPTIONS | STORAGE_OPTIONS
+)

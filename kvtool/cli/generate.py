@@ -6,15 +6,20 @@ from typing import Annotated
 
 import typer
 
-from kvtool.cli.engine_options import ENGINE, NoCacheDirOption
+from kvtool.cli.engine_options import ENGINE
 from kvtool.cli.option_groups import option_groups
 from kvtool.cli.options import OUTPUT, FormatOption, option
 from kvtool.cli.parsers import non_empty
+from kvtool.cli.prompt_options import (
+    PROMPT,
+    FileOption,
+    MessagesOption,
+    RawOption,
+    SystemOption,
+)
 from kvtool.cli.sampling_options import SAMPLING_GROUP, MaxTokensOption
 from kvtool.config import EngineConfig
 from kvtool.engine.sampling import SamplingParams
-
-PROMPT = "Prompt"
 
 EXAMPLES = (
     'kvtool generate "What is the capital of France?"',
@@ -33,41 +38,14 @@ PromptArgument = Annotated[
         rich_help_panel=PROMPT,
     ),
 ]
-FileOption = Annotated[
-    list[str] | None,
-    option(
-        PROMPT,
-        "-f",
-        "--file",
-        parser=non_empty,
-        metavar="FILE",
-        help="Text before PROMPT; repeatable; - is stdin.",
-    ),
-]
-MessagesOption = Annotated[
-    str | None,
-    option(
-        PROMPT,
-        "--messages",
-        parser=non_empty,
-        metavar="FILE",
-        help="JSON list of messages; PROMPT comes last.",
-    ),
-]
 AppendOption = Annotated[
     bool,
     option(
         PROMPT,
         "--append",
         help="Write PROMPT and the reply, with its token ids, to --messages; a new file is begun. "
-        "KV itself is not kept: the next run computes it again.",
+        "The next turn continues on them and finds its KV in the cache.",
     ),
-]
-SystemOption = Annotated[
-    str | None, option(PROMPT, "-s", "--system", metavar="TEXT", help="System message.")
-]
-RawOption = Annotated[
-    bool, option(PROMPT, "--raw", help="No chat template: contents joined by blank lines.")
 ]
 BatchOption = Annotated[
     str | None,
@@ -100,7 +78,6 @@ def generate(
     max_tokens: MaxTokensOption = None,
     sampling: SamplingParams,
     engine: EngineConfig,
-    no_cache_dir: NoCacheDirOption = False,
     stats: StatsOption = False,
     verify: VerifyOption = False,
     format: FormatOption = "human",

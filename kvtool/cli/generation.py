@@ -9,6 +9,7 @@ from kvtool.cli import output
 from kvtool.cli.boundary import fail_after_report
 from kvtool.cli.cache_report import cache_report, stats_rows
 from kvtool.cli.completion import DIFFERENT, completion, new_output, with_max_tokens
+from kvtool.cli.loading import wait_for_saves
 from kvtool.cli.rendering import RenderedPrompt, render_prompt
 from kvtool.cli.results import Completion, View
 from kvtool.cli.transcript import Transcript, reply_message
@@ -45,7 +46,9 @@ def run_prompt(
     _follow(runtime, reply, show=view.format == "human")
     if reply.request.error is not None:
         raise reply.request.error
-    cache = cache_report(runtime.engine)
+    if view.format == "json" or view.stats:
+        wait_for_saves(runtime)
+    cache = cache_report(runtime, [reply.request])
     result = completion(runtime, reply)
     if transcript is not None:
         added = [*messages[len(transcript.messages) :], _reply(runtime, prompt, reply)]

@@ -11,7 +11,7 @@ from kvtool.cli.output import FORMATS
 from kvtool.cli.parsers import choice, integer
 
 SAMPLING, MODEL, SCHEDULER = "Sampling", "Model", "Scheduler"
-CACHE, OUTPUT = "KV cache", "Output"
+CACHE, STORAGE, OUTPUT = "KV cache", "KV storage", "Output"
 
 
 def option(

@@ -31,14 +31,35 @@ def render_prompt(
     vocab_size: of the model, which may have more token ids than the tokenizer, or fewer.
     """
     if raw or _is_plain_text(tokenizer, messages):
-        text = "\n\n".join(message["content"] for message in messages)
+        text = _joined(messages)
         token_ids = tokenizer.encode(text)
     else:
         text = tokenizer.render(plain(messages))
         token_ids = _encode(tokenizer, messages, text, vocab_size)
-    if not token_ids:
+    return _not_empty(RenderedPrompt(text, token_ids))
+
+
+def render_beginning(
+    tokenizer: Tokenizer, messages: Sequence[Message], *, raw: bool
+) -> RenderedPrompt:
+    """How `render_prompt` begins for these messages, whatever text follows in the last of them.
+
+    Its last tokens may come out otherwise there: what follows can be one token with them.
+    """
+    if raw or _is_plain_text(tokenizer, messages):
+        text = _joined(messages)
+        return _not_empty(RenderedPrompt(text, tokenizer.encode(text)))
+    return _not_empty(RenderedPrompt(*tokenizer.chat_beginning(messages)))
+
+
+def _joined(messages: Sequence[Message]) -> str:
+    return "\n\n".join(message["content"] for message in messages)
+
+
+def _not_empty(prompt: RenderedPrompt) -> RenderedPrompt:
+    if not prompt.token_ids:
         raise InputError("The prompt has no tokens.", hint="Give at least one character of text.")
-    return RenderedPrompt(text, token_ids)
+    return prompt
 
 
 def _is_plain_text(tokenizer: Tokenizer, messages: Sequence[Message]) -> bool:

@@ -1,4 +1,4 @@
-"""What `generate` reports. Field names are those of the JSON document."""
+"""What `generate` and `prefill` report. Field names are those of the JSON document."""
 
 from __future__ import annotations
 
@@ -61,3 +61,31 @@ class View:
     format: str  # human | json
     stats: bool
     verify: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefilledFile:
+    """What `prefill` did with one prompt.
+
+    tier: the lowest one, which outlives the process. stored_tokens: how many of the prompt's
+    leading tokens a later run can take from there alone; stored_bytes: their KV.
+    """
+
+    name: str
+    prompt_tokens: int
+    cached_tokens: int
+    shifted_tokens: int
+    recomputed_tokens: int
+    computed_tokens: int
+    stored_tokens: int
+    stored_bytes: int
+    tier: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillTiming:
+    """store: from the last token computed until all KV was kept."""
+
+    compute_ms: float
+    store_ms: float
+    total_ms: float

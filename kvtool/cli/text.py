@@ -26,9 +26,9 @@ def read_bytes(path: str) -> bytes:
         raise InputError("stdin is closed.", hint="Give the path of a file, or pipe the text in.")
     try:
         return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter: a NUL byte in the name
         raise InputError(
-            f"Cannot read {path!r}: {error.strerror or error}.",
+            f"Cannot read {path!r}: {getattr(error, 'strerror', None) or error}.",
             hint="Give the path of a readable file, or - for stdin.",
         ) from None
 

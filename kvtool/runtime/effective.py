@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kvtool.config import CacheConfig, EngineConfig, SchedulerConfig
+from kvtool.runtime.cache_folder import cache_folder
 from kvtool.runtime.pool_size import block_bytes
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def effective_options(
         "kv_blocks": cache.num_blocks,
         "kv_memory": cache.num_blocks * one_block,
         "salt": None if config.salt is None else "set",  # whoever knows it shares KV
-        "cache_dir": None,
+        "cache_dir": str(cache_folder(config.cache_dir)) if config.keeps_on_disk else None,
+        "cache_size": config.cache_size if config.keeps_on_disk else None,
         "architecture": model.architecture,
         "rope_regime": model.rope_regime,
         "eos_ids": sorted(loaded.eos_ids),

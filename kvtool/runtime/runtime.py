@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from kvtool.config import CacheConfig, EngineConfig, SchedulerConfig
 from kvtool.errors import ConfigError
-from kvtool.runtime.effective import dtype_name, effective_options
+from kvtool.runtime.effective import effective_options
 from kvtool.runtime.event_file import EventFile, fan_out
+from kvtool.runtime.host_memory import host_memory_bytes
 from kvtool.runtime.pool_size import num_blocks_of_pool
+from kvtool.runtime.storage import Storage, open_storage
 from kvtool.runtime.threads import set_threads, wait_passively
 
 if TYPE_CHECKING:
@@ -24,13 +26,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-KV_LAYOUT = "block-major"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """A loaded model behind an engine.
 
+    storage: where KV goes that the engine's block pool cannot keep, or not beyond the process.
     vocab_size: token ids the model has; a tokenizer may have fewer or more.
     effective: the value of every engine option in this run, with defaults and `auto` resolved,
     and what the model adds to them.
@@ -38,6 +39,7 @@ class Runtime:
 
     config: EngineConfig
     engine: Engine
+    storage: Storage
     tokenizer: Tokenizer
     vocab_size: int
     eos_ids: frozenset[int]
@@ -65,18 +67,29 @@ class Runtime:
                 resources.callback(file.close)
                 sinks.append(file.write)
             loaded, model = _load(config, progress)
-            runtime = _compose(config, loaded, model, fan_out(sinks))
+            runtime = _compose(config, loaded, model, fan_out(sinks), resources)
             if file is not None:
                 file.open()  # last, so that a run that cannot start leaves it alone
             return replace(runtime, resources=resources.pop_all())
 
     def namespace(self, salt: str | None) -> bytes:
         """What requests with this salt may share KV with."""
-        return replace(self.base_namespace, salt=salt).digest
+        namespace = replace(self.base_namespace, salt=salt)
+        if self.storage.tiers is not None:
+            fields = {**namespace.described(), "model": self.effective["model"]}
+            self.storage.tiers.describe(namespace.digest, fields)
+        return namespace.digest
 
-    def close(self) -> None:
-        self.engine.executor.close()
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Whether all KV is where it is to be kept, after at most `timeout_s`."""
+        return self.storage.flush(timeout_s)
+
+    def close(self, *, flush: bool = True) -> None:
+        """flush False: leave at once; KV that is not kept yet is dropped."""
+        if flush:
+            self.flush()
         self.resources.close()
+        self.engine.executor.close()
 
 
 def _load(config: EngineConfig, progress: Progress | None) -> tuple[LoadedModel, PagedModel]:
@@ -101,6 +114,7 @@ def _compose(
     loaded: LoadedModel,
     model: PagedModel,
     events: EventSink | None,
+    resources: ExitStack,
 ) -> Runtime:
     from kvtool.cache.manager import CacheManager
     from kvtool.engine.engine import Engine
@@ -121,16 +135,24 @@ def _compose(
         max_num_batched_tokens=config.max_num_batched_tokens,
         deterministic=config.deterministic,
     )
-    manager = CacheManager(model.groups, cache, events=events)
-    executor = ModelExecutor(model, num_blocks, config.block_size)
+    host_memory = host_memory_bytes(config, model, num_blocks)
+    namespace = _namespace(config, loaded, model)
+    storage = open_storage(config, model, namespace, host_memory, events)
+    resources.callback(storage.close)
+    executor = ModelExecutor(model, num_blocks, config.block_size, storage.tiers)
+    manager = CacheManager(model.groups, cache, events=events, backing=storage.tiers)
     return Runtime(
         config=config,
         engine=Engine(executor, manager, scheduler),
+        storage=storage,
         tokenizer=loaded.tokenizer,
         vocab_size=model.vocab_size,
         eos_ids=loaded.eos_ids,
-        effective=effective_options(config, loaded, model, cache, scheduler),
-        base_namespace=_namespace(config, loaded, model),
+        effective={
+            **effective_options(config, loaded, model, cache, scheduler),
+            "host_memory": host_memory,
+        },
+        base_namespace=namespace,
     )
 
 
@@ -148,19 +170,16 @@ def _max_model_len(wanted: int | None, model: PagedModel) -> int:
 
 
 def _namespace(config: EngineConfig, loaded: LoadedModel, model: PagedModel) -> Namespace:
-    import torch
+    from kvtool.models.identity import kv_namespace
 
-    from kvtool.cache.namespace import Namespace
-
-    implementation = f"torch {torch.__version__} on {model.device}"
-    return Namespace(
+    return kv_namespace(
         weights=loaded.weights_digest,
-        architecture=f"{model.architecture} {loaded.config_digest}",
-        rope_regime=model.rope_regime,
-        compute_dtype=dtype_name(model),
-        kv_dtype=dtype_name(model),
-        kv_layout=KV_LAYOUT,
-        block_size=config.block_size,
+        config=loaded.config_digest,
         tokenizer=loaded.tokenizer.digest,
-        implementation=implementation if config.deterministic else None,
+        architecture=model.architecture,
+        rope_regime=model.rope_regime,
+        dtype=model.dtype,
+        device=model.device,
+        block_size=config.block_size,
+        deterministic=config.deterministic,
     )

@@ -178,7 +178,14 @@ def test_the_verify_table_is_of_the_human_view(generate: Run) -> None:
     assert generate(*options, stdin=jsonl({"prompt": "a"})).err == ""
 
 
-@pytest.mark.parametrize("options", [("--kv-blocks", "8"), ("--max-num-batched-tokens", "7")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--kv-blocks", "8"),
+        ("--kv-blocks", "8", "--no-cache-dir"),
+        ("--max-num-batched-tokens", "7", "--no-cache-dir"),
+    ],
+)
 def test_pressure_changes_no_token(generate: Run, options: tuple[str, ...]) -> None:
     requests = jsonl(*({"prompt": "hello " * i, "max_tokens": 20} for i in range(1, 9)))
     free = generate("--batch", "-", "--ignore-eos", stdin=requests).lines

@@ -12,6 +12,7 @@ import torch
 from command_line import Run
 
 from kvtool.cli import generate as generate_command
+from kvtool.cli import prefill as prefill_command
 
 ROOT = Path(__file__).parent.parent.parent
 MAX_TOKENS = 6
@@ -86,7 +87,7 @@ def stdin_and_arguments(example: str) -> tuple[bytes, list[str]]:
     return b"", words[1:]
 
 
-@pytest.mark.parametrize("example", generate_command.EXAMPLES)
+@pytest.mark.parametrize("example", generate_command.EXAMPLES + prefill_command.EXAMPLES)
 def test_examples_of_the_help(kvtool: Run, example: str, monkeypatch: Any) -> None:
     monkeypatch.chdir(ROOT)
     stdin, arguments = stdin_and_arguments(example)

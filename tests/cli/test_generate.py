@@ -24,12 +24,13 @@ CACHE = {
     *("block_size", "num_blocks", "free_blocks", "cached_blocks", "peak_blocks", "hit_rate"),
     *("fragmentation", "full_hit_recomputed", "stored_blocks", "evicted_blocks", "collisions"),
     *("duplicate_blocks", "copied_blocks", "taken_over_blocks", "preemptions", "steps"),
-    *("max_batch_requests", "max_batch_tokens"),
+    *("max_batch_requests", "max_batch_tokens", "cached_by_tier", "tiers"),
 }
 EFFECTIVE = {
     *("model", "revision", "device", "dtype", "threads", "max_model_len", "max_num_seqs"),
     *("max_num_batched_tokens", "block_size", "kv_memory", "kv_blocks", "prefix_index", "reuse"),
-    *("evict", "salt", "deterministic", "seed", "events", "cache_dir", "architecture"),
+    *("evict", "salt", "deterministic", "seed", "events", "architecture"),
+    *("cache_dir", "no_cache_dir", "cache_size", "durable", "remote", "host_memory"),
     *("rope_regime", "eos_ids", "kv_bytes_per_token", "min_reusable_tokens", "max_tokens"),
 }
 
@@ -130,7 +131,7 @@ def test_verify(generate: Run, options: tuple[str, ...]) -> None:
 def test_verify_says_that_nothing_was_reused(generate: Run) -> None:
     options = ("hello", "--max-tokens", "2", "--verify")
     prompt_tokens = generate(*options, "--format", "json").json["usage"]["prompt_tokens"]
-    said = generate(*options).err
+    said = generate(*options, "--no-cache-dir").err
     assert f"0 of {prompt_tokens} prompt tokens came from the cache: nothing was reused" in said
     assert re.search(r"tolerance  +[0-9.e-]{1,9}\n", said)
 

@@ -6,19 +6,13 @@ import contextlib
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import model_files
 import pytest
-
-ROOT = Path(__file__).parent.parent.parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'kernels'}", "OMP_NUM_THREADS": "1"}
+from processes import ROOT, environment, interrupt, kvtool, running, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -30,43 +24,7 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(model: Path, *args: str) -> list[str]:
     options = ("--model", str(model), "--dtype", "fp32", "--ignore-eos", "--kv-blocks", "4000")
-    return [sys.executable, "-m", "kvtool", "generate", *options, *args]
-
-
-@contextlib.contextmanager
-def running(
-    arguments: list[str], stderr: int = subprocess.PIPE, **environment: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        arguments,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        env={**ENVIRONMENT, **environment},
-        cwd=ROOT,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def interrupt(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    start = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    # What is promised is one second of an idle machine.
-    assert time.monotonic() - start < 5
-    assert process.returncode == 130
-    assert b"Traceback" not in err
-    return out, err
-
-
-def wait_until(done: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    return kvtool("generate", *options, *args)
 
 
 @pytest.mark.report("S76")
@@ -88,7 +46,7 @@ def test_ctrl_c_before_the_command_line_is_there() -> None:
         "os.kill(os.getpid(), signal.SIGINT)})()); process.main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=ENVIRONMENT, cwd=ROOT, capture_output=True
+        [sys.executable, "-c", code], env=environment(), cwd=ROOT, capture_output=True
     )
     assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
 
@@ -101,7 +59,7 @@ def test_the_end_does_not_wait_for_the_interpreter() -> None:
         "atexit.register(print, 'too late'); sys.argv = ['kvtool', '--version']; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=ENVIRONMENT, cwd=ROOT, capture_output=True
+        [sys.executable, "-c", code], env=environment(), cwd=ROOT, capture_output=True
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"kvtool ") and b"too late" not in done.stdout

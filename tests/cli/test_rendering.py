@@ -7,7 +7,7 @@ from typing import Any
 import model_files
 import pytest
 
-from kvtool.cli.rendering import render_prompt
+from kvtool.cli.rendering import render_beginning, render_prompt
 from kvtool.errors import ConfigError, InputError
 from kvtool.models.tokenizer import Tokenizer, load_tokenizer
 
@@ -89,3 +89,47 @@ def test_null_content_is_not_the_word_none(tokenizer: Tokenizer) -> None:
             tokenizer, [*user("hi"), silent], raw=False, vocab_size=tokenizer.vocab_size
         ).text
     )
+
+
+TEMPLATES = {
+    "chatml": model_files.CHATML,
+    "trimmed": model_files.CHATML.replace("m['content']", "m['content'] | trim"),
+    "shouted": model_files.CHATML.replace("m['content']", "m['content'] | upper"),
+    "as json": model_files.CHATML.replace("m['content']", "m['content'] | tojson"),
+}
+
+
+@pytest.mark.report("S73")
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("text", ["hi", " hi \n", "a<|im_end|>b", "c<|im_end|>", "x" * 50, " "])
+def test_a_beginning_is_that_of_every_longer_prompt(
+    tmp_path_factory: pytest.TempPathFactory, template: str, text: str
+) -> None:
+    """And it goes as far as the text does: what follows is what makes the difference."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    model_files.byte_level(TEMPLATES[template]).save_pretrained(folder)
+    tokenizer = load_tokenizer(folder)
+    system = [{"role": "system", "content": "Be brief."}]
+    beginning = render_beginning(tokenizer, [*system, *user(text)], raw=False)
+    prompts = [
+        render_prompt(
+            tokenizer,
+            [*system, *user(f"{text}{more}")],
+            raw=False,
+            vocab_size=tokenizer.vocab_size,
+        )
+        for more in ("\n\nWhy?", "0", "1")
+    ]
+    for prompt in prompts:
+        assert prompt.text.startswith(beginning.text)
+        assert prompt.token_ids[: len(beginning.token_ids) - 1] == beginning.token_ids[:-1]
+    rest = {prompt.text[len(beginning.text)] for prompt in prompts[1:]}
+    assert rest == {"0", "1"}
+
+
+def test_the_beginning_of_plain_text(tokenizer: Tokenizer, bare: Tokenizer) -> None:
+    assert render_beginning(bare, user("hi"), raw=False).token_ids == bare.encode("hi")
+    raw = render_beginning(tokenizer, [{"role": "system", "content": "a"}, *user("b")], raw=True)
+    assert (raw.text, raw.token_ids) == ("a\n\nb", tokenizer.encode("a\n\nb"))
+    with pytest.raises(InputError, match="has no tokens"):
+        render_beginning(bare, user(""), raw=True)

@@ -170,6 +170,17 @@ def test_the_next_turn_finds_prompt_and_reply_in_the_cache(
     runtime.close()
 
 
+@pytest.mark.report("S13")
+def test_the_next_turn_in_a_run_of_its_own_finds_them_too(generate: Run, tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    options = ("--messages", path, "--append", "--max-tokens", "6", "--ignore-eos")
+    turns = [generate(text, *options, "--format", "json").json for text in ("hi", "and", "then")]
+    for before, turn in pairwise(turns):
+        known = before["usage"]["prompt_tokens"] + before["usage"]["completion_tokens"] - 1
+        assert turn["usage"]["cached_tokens"] == known < turn["usage"]["prompt_tokens"]
+        assert turn["cache"]["cached_by_tier"] == {"disk": known}
+
+
 def test_nothing_is_written_after_an_error(generate: Run, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     path.write_text("[]")

@@ -13,6 +13,7 @@ from kvtool.config import EngineConfig
 from kvtool.errors import ConfigError
 from kvtool.models.hf import PagedModel
 from kvtool.runtime import pool_size
+from kvtool.runtime.free_memory import cgroup_memory
 from kvtool.runtime.pool_size import num_blocks_of_pool
 from kvtool.runtime.threads import set_threads
 
@@ -77,8 +78,6 @@ def test_what_the_container_may_still_take(tmp_path: Path) -> None:
         "memory.stat": "anon 400\nfile 300\ninactive_file 250\n",
     }.items():
         (tmp_path / name).write_text(text)
-    assert pool_size.cgroup_memory(tmp_path) == 550
+    assert cgroup_memory(tmp_path) == 550
     (tmp_path / "memory.max").write_text("max\n")
-    assert (
-        pool_size.cgroup_memory(tmp_path) == pool_size.cgroup_memory(tmp_path / "no") == 2**63 - 1
-    )
+    assert cgroup_memory(tmp_path) == cgroup_memory(tmp_path / "no") == 2**63 - 1

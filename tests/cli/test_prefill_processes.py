@@ -1,0 +1,103 @@
+"""`kvtool prefill` in processes of their own: one after the other, at once, interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import model_files
+import processes
+import pytest
+from command_line import Run
+from processes import interrupt, running, wait_until
+
+from kvtool.tiers.disk.catalog import Catalog
+
+LONG = "the quick brown fox jumps over the lazy dog " * 40
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tiny = model_files.tiny_model(max_position_embeddings=60_000)
+    return model_files.save_folder(tmp_path_factory.mktemp("models") / "model", tiny)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.txt"
+    path.write_text(LONG)
+    return path
+
+
+@pytest.fixture
+def ask(kvtool: Run, model: Path) -> Run:
+    """In this process, with a block pool of its own."""
+    options = ("--model", model, "--dtype", "fp32", "--max-tokens", "4", "--format", "json")
+    return functools.partial(kvtool, "generate", "why?", *options, "--file")
+
+
+def prefill(model: Path, *args: str | Path) -> list[str]:
+    options = ("--model", model, "--dtype", "fp32", "--format", "json")
+    return processes.kvtool("prefill", *options, *args)
+
+
+def damage(folder: Path) -> list[Any]:
+    with contextlib.closing(Catalog.open(folder)) as catalog:
+        return catalog.check()
+
+
+@pytest.mark.report("S14")
+@pytest.mark.report("S46")
+def test_another_process_starts_from_it(model: Path, notes: Path, ask: Run) -> None:
+    with running(prefill(model, notes)) as process:
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, b"")
+    (file,) = json.loads(out)["files"]
+    assert file["computed_tokens"] == file["prompt_tokens"] == file["stored_tokens"]
+    warm, cold = ask(notes).json, ask(notes, "--no-cache-dir").json
+    assert warm["usage"]["cached_tokens"] == file["prompt_tokens"]
+    assert cold["usage"]["cached_tokens"] == 0
+    assert warm["usage"]["prompt_tokens"] == cold["usage"]["prompt_tokens"]
+    assert warm["token_ids"] == cold["token_ids"]
+
+
+def test_several_at_once(
+    model: Path, notes: Path, ask: Run, tmp_path: Path, cache_folder: Path
+) -> None:
+    """Half of what each computes is the same, half is its own."""
+    paths = [tmp_path / f"{name}.txt" for name in ("one", "two", "three")]
+    for path in paths:
+        path.write_text(LONG + f"{path.stem} " * 300)
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(running(prefill(model, path))) for path in paths]
+        results = [process.communicate(timeout=240) for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0]
+    for out, err in results:
+        (file,) = json.loads(out)["files"]
+        assert (file["stored_tokens"], err) == (file["prompt_tokens"], b"")
+    assert damage(cache_folder) == []
+    warm, cold = ask(paths[1]).json, ask(paths[1], "--no-cache-dir").json
+    assert warm["usage"]["computed_tokens"] < 16
+    assert warm["token_ids"] == cold["token_ids"]
+
+
+@pytest.mark.report("S47")
+@pytest.mark.report("S76")
+def test_ctrl_c_leaves_a_clean_cache(
+    model: Path, notes: Path, ask: Run, cache_folder: Path
+) -> None:
+    notes.write_text(LONG * 12)
+    slowly = ("--max-num-batched-tokens", "16", "--kv-blocks", "4000")
+    with running(prefill(model, notes, *slowly)) as process:
+        wait_until(lambda: list(cache_folder.rglob("*.safetensors")))
+        out, err = interrupt(process)
+    assert json.loads(out)["error"]["exit_code"] == 130
+    assert err == b"error: interrupted\n"
+    assert damage(cache_folder) == []
+    notes.write_text(LONG)
+    warm, cold = ask(notes).json, ask(notes, "--no-cache-dir").json
+    assert 0 < warm["usage"]["cached_tokens"] < warm["usage"]["prompt_tokens"]
+    assert warm["token_ids"] == cold["token_ids"]
