@@ -86,9 +86,7 @@ class Request:
         self.queried = False  # its lookup is in the statistics of the cache
         self.admitted = False  # once at least, for a step that was carried out
         self.num_cached_tokens = 0  # of the prompt, at first admission
-        self.cached_by_tier: dict[
-            str, int
-        ] = {}  # the same: device | host | disk | remote -> tokens
+        self.cached_by_tier: dict[str, int] = {}  # the same, by device, host, disk and remote
         self.num_preemptions = 0
         self.last_step = -1  # the step this request was last part of
         self.overtaken = 0  # later arrivals that were admitted first
