@@ -53,9 +53,9 @@ def run_prefill(
     else:
         for file in files:
             output.write(f"{file_line(file)}\n")
-        kept = [prompt.files for prompt, file in zip(prompts, files) if file.stored_tokens]
-        if kept:
-            command = next_command(runtime.config, kept[0], system=system, raw=raw)
+        best = max(range(len(files)), key=lambda n: files[n].stored_tokens / files[n].prompt_tokens)
+        if files[best].stored_tokens:
+            command = next_command(runtime.config, prompts[best].files, system=system, raw=raw)
             output.write(f"next: {command}\n")
     check_stored(files, runtime)
 

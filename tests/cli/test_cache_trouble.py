@@ -85,7 +85,7 @@ def test_a_disk_that_takes_nothing(
     lost = prefill("--format", "json")
     assert (lost.code, lost.json["files"][0]["stored_tokens"]) == (4, 0)
     assert f"0 of {lost.json['files'][0]['prompt_tokens']} tokens are kept on disk" in lost.err
-    assert said in lost.err and "error: Nothing is kept of 1 of 1 prompts." in lost.err
+    assert said in lost.err and "error: Nothing is kept of the prompt." in lost.err
     assert not list(cache_folder.rglob("*.safetensors"))
 
 

@@ -292,6 +292,20 @@ def test_no_next_command_where_nothing_is_kept(prefill: Run, notes: Path) -> Non
     assert "next: kvtool generate --file" in prefill(notes).out
 
 
+def test_the_next_command_is_about_a_prompt_that_is_still_there(
+    prefill: Run, tmp_path: Path, notes: Path
+) -> None:
+    others = [tmp_path / f"{number}.md" for number in range(3)]
+    for other in others:
+        other.write_text(f"{other.name} " * 8)
+    room = ("--raw", "--cache-size", "24KiB")
+    files = prefill(*others, *room, "--format", "json").json["files"]
+    whole = [f["name"] for f in files if f["stored_tokens"] == f["prompt_tokens"]]
+    assert 0 < len(whole) < 3 and str(others[0]) not in whole, "not all of them have room"
+    done = prefill(*others, *room).out
+    assert f"next: kvtool generate --file {others[0]} " not in done
+
+
 @pytest.mark.report("S74")
 def test_the_next_command_can_be_run(prefill: Run, tmp_path: Path) -> None:
     odd = tmp_path / "it's\n\x1b[31m\\ \u00e9.md"

@@ -74,7 +74,7 @@ def test_host_memory_beside_a_pool_in_host_memory(
     assert host_memory_bytes(EngineConfig(host_memory=largest), model, pool) == largest
     assert host_memory_bytes(EngineConfig(host_memory=FREE), accelerated, pool) == FREE
     for size in (1, ONE_BLOCK - 1, largest + 1):
-        with pytest.raises(ConfigError, match=f"--host-memory is {size} bytes; allowed: 0 ") as bad:
+        with pytest.raises(ConfigError, match=f"--host-memory is {size} B; allowed: 0 ") as bad:
             host_memory_bytes(EngineConfig(host_memory=size), model, pool)
         assert f"{ONE_BLOCK} (one block) to {largest}" in bad.value.message
 
