@@ -7,17 +7,20 @@ from contextlib import closing
 from kvtool.cli import inspect_request
 from kvtool.cli.inspect_request import InspectRequest
 from kvtool.config import EngineConfig
+from kvtool.errors import ConfigError
 from kvtool.runtime.cache_folder import cache_folder
 from kvtool.tiers.disk.catalog import Catalog
 
 # Actions for a folder whose index may be past opening, or may not exist yet.
-NEED_NO_CATALOG = ("--repair-index", "--import")
+NEED_NO_CATALOG = ("--repair-index", "--import", "--gate", "--rope-check")
 
 
 def run_action(
     action: str, target: str | None, request: InspectRequest, engine: EngineConfig
 ) -> None:
     """Raises `CacheError` for a folder that is missing, damaged or no cache."""
+    if action == "--rope-check" and target is not None:
+        raise ConfigError(f"--rope-check looks at a model and at no cache; drop {target}.")
     if target is not None and "://" in target:
         from kvtool.cli.inspect_store import look_into_store
 

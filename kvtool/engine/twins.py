@@ -36,10 +36,16 @@ def awaits_twin(
     """
     wanted = request.tokens[: num_shareable_tokens(request, request.num_tokens, config)]
     for other in running:
-        coming = num_shareable_tokens(other, other.num_tokens, config) // granule * granule
+        coming = num_shareable_tokens(other, _num_exact(other), config) // granule * granule
         if coming <= other.num_computed_tokens or other.namespace != request.namespace:
             continue
         coming = common_prefix(wanted, other.tokens[:coming]) // granule * granule
         if coming > other.num_computed_tokens and coming >= num_cached_tokens + granule:
             return True
     return False
+
+
+def _num_exact(request: Request) -> int:
+    """Its leading tokens whose KV others may hit: none behind a moved run."""
+    num_exact = None if request.kv is None else request.kv.num_exact
+    return request.num_tokens if num_exact is None else num_exact

@@ -71,6 +71,10 @@ class Catalog:
             index.connection()
             return cls(index)
 
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
     def entries(self) -> list[Entry]:
         """All runs, the most recently used first."""
         return self._read()
