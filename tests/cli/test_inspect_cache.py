@@ -495,7 +495,9 @@ def test_examples_of_the_help(
 ) -> None:
     """On a cache of the tiny model; prompts are those of the demo model, whose gate is a long
     measurement: here one case of it."""
-    monkeypatch.setattr("kvtool.cli.inspect_gate.make_cases", lambda *parts: make_cases(*parts)[-1:])
+    monkeypatch.setattr(
+        "kvtool.cli.inspect_gate.make_cases", lambda *parts: make_cases(*parts)[-1:]
+    )
     ask("hello")
     monkeypatch.chdir(ROOT)
     result = kvtool(*shlex.split(example)[1:])
