@@ -109,8 +109,8 @@ class CacheManager:
         """Match in the pool and pin what matched.
 
         The query is counted once, by the first `allocate` that succeeds: a request that finds no
-        room and comes back later leaves no trace. reuse False: an empty hit, no query. align > 1: the hit
-        is cut to a multiple of `align` tokens that leaves at least one token. priority: see
+        room and comes back later leaves no trace. reuse False: an empty hit, no query. align > 1:
+        the hit is cut to a multiple of `align` tokens that leaves at least one token. priority: see
         `eviction.priority`. counted False: a request that was counted before and comes back.
         """
         kv = SequenceKV(namespace, len(self.groups), priority)

@@ -17,6 +17,7 @@ from typing import NoReturn
 import typer
 
 from kvtool.cli import output
+from kvtool.cli.commands import COMMANDS
 from kvtool.cli.interrupt import INTERRUPTED
 from kvtool.errors import ConfigError, KVToolError
 
@@ -41,7 +42,7 @@ def run(app: Callable[[Sequence[str]], object], args: Sequence[str]) -> int:
     except KVToolError as error:
         return _report(error, args)
     except typer.TyperException as error:
-        return _report(_usage_error(error), args)
+        return _report(_usage_error(error, args), args)
     except Exception as error:
         return _report(unforeseen(error), args)
 
@@ -68,9 +69,10 @@ def _report(error: KVToolError, args: Sequence[str]) -> int:
     return error.exit_code
 
 
-def _usage_error(error: typer.TyperException) -> KVToolError:
+def _usage_error(error: typer.TyperException, args: Sequence[str]) -> KVToolError:
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "kvtool"
+    named = f"kvtool {args[0]}" if args and args[0] in COMMANDS else "kvtool"
+    command = context.command_path if context else named
     return ConfigError(error.format_message(), hint=f"{command} --help")
 
 

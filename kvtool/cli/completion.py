@@ -133,6 +133,6 @@ def _logprobs(tokenizer: Tokenizer, request: Request) -> list[TokenLogprobs]:
 def _verification(runtime: Runtime, request: Request) -> dict[str, object]:
     usage = request.usage
     found = asdict(verify(runtime.engine, request, str(runtime.effective["dtype"])))
-    if usage.shifted_tokens:
+    if request.is_approximate:
         found |= {"tolerance": None, "verdict": APPROXIMATE}
     return {"reused_tokens": usage.cached_tokens + usage.shifted_tokens, **found}

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from kvtool.cli.parsers import non_empty
 from kvtool.cli.text import STDIN
+from kvtool.config import EngineConfig
 from kvtool.errors import ConfigError
 
 _STDIN_FD, _STDOUT_FD = 0, 1
@@ -20,12 +21,15 @@ def parse_events(path: str) -> str:
     return non_empty(path)
 
 
-def check_event_file(path: str | None, inputs: Iterable[str | None]) -> None:
-    """Raises `ConfigError` when it is one of the `inputs` (`-` is stdin), or what stdout goes to."""
+def check_event_file(engine: EngineConfig, inputs: Iterable[str | None]) -> None:
+    """Raises `ConfigError` when it is one of the `inputs` (`-` is stdin) or the model, what stdout
+    goes to, or in the cache folder."""
+    path = engine.events
+    check_not_cache(engine, "--events", path)
     events = _identity(path)
     if events is None:
         return
-    for name in inputs:
+    for name in (engine.model, *inputs):
         if _identity(_STDIN_FD if name == STDIN else name) == events:
             raise ConfigError(
                 f"--events {path!r} is read in this run, and would be emptied before.",
@@ -36,6 +40,14 @@ def check_event_file(path: str | None, inputs: Iterable[str | None]) -> None:
             f"--events {path!r} is where stdout goes, and would be mixed with the reply.",
             hint="Give --events a file of its own.",
         )
+
+
+def check_not_cache(engine: EngineConfig, option: str, path: str | None) -> None:
+    """Raises `ConfigError` for a file in the cache folder."""
+    from kvtool.runtime.cache_folder import cache_folder, check_outside  # here: help needs neither
+
+    if engine.keeps_on_disk:
+        check_outside(cache_folder(engine.cache_dir), option, path)
 
 
 def _identity(file: str | int | None) -> tuple[int, int] | None:

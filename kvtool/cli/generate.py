@@ -83,7 +83,7 @@ def generate(
     format: FormatOption = "human",
 ) -> None:
     """Answer a prompt. Greedy unless --temperature is given, so runs repeat."""
-    from kvtool.cli.event_target import check_event_file
+    from kvtool.cli.event_target import check_event_file, check_not_cache
     from kvtool.cli.loading import open_runtime  # here, because help needs none of this
     from kvtool.cli.prompt import check_sources, read_prompt
     from kvtool.cli.results import View
@@ -94,7 +94,8 @@ def generate(
         prompt, file, messages=messages, append=append, raw=raw, system=system, batch=batch
     )
     stdin = [STDIN] * (prompt == STDIN)
-    check_event_file(engine.events, [engine.model, *stdin, *(file or ()), messages, batch])
+    check_event_file(engine, [*stdin, *(file or ()), messages, batch])
+    check_not_cache(engine, "--messages", messages if append else None)
     view = View(format=format, stats=stats, verify=verify)
     if batch is not None:
         from kvtool.cli.batch_input import read_batch

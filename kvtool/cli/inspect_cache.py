@@ -14,6 +14,7 @@ from kvtool.cli.option_groups import OptionGroup, option_groups
 from kvtool.cli.options import OUTPUT, FormatOption, option
 from kvtool.cli.parsers import non_empty
 from kvtool.cli.prompt_options import MessagesOption, RawOption, SystemOption
+from kvtool.cli.text import STDIN
 from kvtool.config import EngineConfig
 
 LOOK, CHANGE = "Look (one of)", "Change (one of)"
@@ -61,8 +62,8 @@ def _prune_target(text: str) -> str:
 
 def _hf_path(text: str) -> str:
     kind, _, path = text.partition(":")
-    if kind != "hf" or not path:
-        raise ValueError(f"{text!r} names no format; allowed: hf:PATH.")
+    if kind != "hf" or path in ("", STDIN):  # a stream cannot be read or written out of order
+        raise ValueError(f"{text!r} names no format and file; allowed: hf:PATH.")
     return path
 
 
@@ -200,12 +201,13 @@ _REQUEST = {
     "format": FormatOption,
 }
 
-_OF_NAMESPACE = (
+_FROM_ENGINE = (
+    "cache_dir",  # the same as DIR
     *("model", "revision", "device", "dtype", "block_size", "prefix_index", "salt"),
     "deterministic",
 )
 _ENGINE = OptionGroup(
-    EngineConfig, {p.name: p.annotation for p in ENGINE.parameters if p.name in _OF_NAMESPACE}
+    EngineConfig, {p.name: p.annotation for p in ENGINE.parameters if p.name in _FROM_ENGINE}
 )
 
 

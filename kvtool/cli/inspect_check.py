@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from kvtool.cli.boundary import fail_after_report
 from kvtool.cli.inspect_progress import counted_progress
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import count, printable
+from kvtool.cli.inspect_text import count
 from kvtool.cli.output import write, write_json
+from kvtool.cli.printable import printable
 from kvtool.config import EngineConfig
 from kvtool.errors import CacheError
 from kvtool.inspection.check import CheckReport, check
@@ -29,7 +30,8 @@ def show_check(catalog: Catalog, request: InspectRequest, engine: EngineConfig) 
                 f"{count(len(report.damaged), 'thing')} in the cache folder "
                 f"{'is' if len(report.damaged) == 1 else 'are'} damaged.",
                 hint="kvtool inspect-cache --repair-index drops what is damaged and keeps the rest; "
-                "until then it is a miss, never a wrong answer.",
+                "until then it is a miss, never a wrong answer. A file that is not the cache's is "
+                "yours to move away.",
             )
         )
 

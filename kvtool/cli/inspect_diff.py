@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from kvtool.cli.inspect_difference import difference_lines, namespace_lines
 from kvtool.cli.inspect_model import decoder_for, identity_of
 from kvtool.cli.inspect_prompt import asked_tokens
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import count, printable, short_key, shortened
+from kvtool.cli.inspect_text import count, short_key, shortened
 from kvtool.cli.output import write, write_json
-from kvtool.cli.prompt import read_prompt
+from kvtool.cli.printable import printable
+from kvtool.cli.prompt import check_stdin_once, read_prompt
 from kvtool.cli.sizes import format_size
 from kvtool.config import EngineConfig
 from kvtool.errors import ConfigError
@@ -22,17 +24,29 @@ from kvtool.tiers.disk.catalog import Catalog
 
 NAME_WIDTH = 40
 
+_KEY = re.compile("[0-9a-f]+")
+
 
 def show_diff(catalog: Catalog, request: InspectRequest, engine: EngineConfig) -> None:
-    """Two names of existing files are files, anything else is keys."""
+    """Hex digits that name no file are the beginning of a key, anything else is a file."""
     assert request.diff is not None
-    are_files = all(os.path.isfile(name) for name in request.diff)
-    diff = _of_files if are_files else _of_keys
+    are_keys = [_is_key(name) for name in request.diff]
+    if any(are_keys) and not all(are_keys):
+        a_key, a_file = sorted(request.diff, key=_is_key, reverse=True)
+        raise ConfigError(
+            f"{a_key!r} is a key, {a_file!r} a file; --diff compares two keys or two files.",
+            hint=f"kvtool inspect-cache --file {a_file} compares a file with all that is stored.",
+        )
+    diff = _of_keys if all(are_keys) else _of_files
     found = diff(catalog, request, engine, *request.diff)
     if request.format == "json":
         write_json(found)
     else:
         write("".join(f"{line}\n" for line in diff_lines(found)))
+
+
+def _is_key(name: str) -> bool:
+    return bool(_KEY.fullmatch(name)) and not os.path.exists(name)
 
 
 def _of_keys(
@@ -50,6 +64,7 @@ def _of_keys(
 def _of_files(
     catalog: Catalog, request: InspectRequest, engine: EngineConfig, a: str, b: str
 ) -> Diff:
+    check_stdin_once((a, b))
     conversations = [read_prompt(None, [name], request.system) for name in (a, b)]
     identity = identity_of(engine)
 
@@ -71,7 +86,9 @@ def diff_lines(diff: Diff) -> Iterator[str]:
         yield from namespace_lines(diff.differences)
     yield f"{count(diff.common_tokens, 'token')} in common"
     if diff.first_difference is None:
-        yield "No token differs where both are known: one is the beginning of the other."
+        is_same = (diff.a.start, diff.a.tokens) == (diff.b.start, diff.b.tokens)
+        what = "they are the same" if is_same else "one is the beginning of the other"
+        yield f"No token differs where both are known: {what}."
         return
     yield f"The first difference is at token {diff.first_difference.position}:"
     yield from difference_lines(diff.first_difference, *names)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kvtool.cli.inspect_text import printable, shortened
+from kvtool.cli.inspect_text import shortened
+from kvtool.cli.printable import printable
 from kvtool.inspection.first_difference import FirstDifference, Side
 from kvtool.inspection.namespaces import FieldDifference
 

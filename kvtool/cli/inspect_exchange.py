@@ -9,10 +9,11 @@ from kvtool.cli import output
 from kvtool.cli.inspect_consent import ask
 from kvtool.cli.inspect_model import identity_of
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import count, printable, short_key
+from kvtool.cli.inspect_text import count, short_key
+from kvtool.cli.printable import printable
 from kvtool.cli.sizes import format_size
 from kvtool.config import EngineConfig
-from kvtool.errors import CacheError, ConfigError
+from kvtool.errors import CacheError, ConfigError, InputError
 from kvtool.models.hf_cache import export_prefix
 from kvtool.tiers.disk.catalog import Catalog
 from kvtool.tiers.disk.entry import Entry
@@ -50,6 +51,8 @@ def _only_end(catalog: Catalog) -> Entry:
 def import_run(folder: Path, request: InspectRequest, engine: EngineConfig) -> None:
     """Store the KV of a file as the model's own; the folder is made where it is missing."""
     assert request.import_ is not None
+    if not Path(request.import_).is_file():  # before the tokenizer is read, and a folder made
+        raise InputError(f"{request.import_} is not a file.", hint="Name an exported file.")
     ask(request, f"store the KV of {request.import_!r}")
     identity = identity_of(engine)
     from kvtool.models.hf_import import import_prefix

@@ -13,10 +13,11 @@ from rich.text import Text
 from kvtool.cli.boundary import fail_after_report
 from kvtool.cli.inspect_progress import counted_progress
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import count, printable, table, to_text
+from kvtool.cli.inspect_text import count, table, to_text
 from kvtool.cli.loading import open_runtime
 from kvtool.cli.model_argument import model_option
 from kvtool.cli.output import write, write_json
+from kvtool.cli.printable import printable
 from kvtool.config import EngineConfig
 from kvtool.errors import VerificationError
 from kvtool.gate.cases import make_cases

@@ -12,16 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import (
-    age,
-    count,
-    namespace_line,
-    printable,
-    short_key,
-    table,
-    to_text,
-)
+from kvtool.cli.inspect_text import age, count, namespace_line, short_key, table, to_text
 from kvtool.cli.output import write, write_json
+from kvtool.cli.printable import printable
 from kvtool.cli.sizes import format_size
 from kvtool.config import EngineConfig
 from kvtool.gate.record import GateRecord
@@ -84,7 +77,7 @@ def _tier_line(tier: TierSummary) -> str:
         line += f" of {format_size(tier.cap_bytes)}  {bar:░<{BAR_WIDTH}} {share:.0%}"
     things = (count(tier.entries, "run"), count(tier.blocks, "block"), count(tier.tokens, "token"))
     pinned = f", {format_size(tier.pinned_bytes)} pinned" if tier.pinned_bytes else ""
-    return f"{line}  {', '.join(things)}{pinned}"
+    return f"{line}  {', '.join(things)}{pinned}\n      {printable(tier.folder)}"
 
 
 def _heading(runs: Sequence[EntrySummary]) -> Text:

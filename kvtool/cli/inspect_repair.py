@@ -7,8 +7,9 @@ from pathlib import Path
 from kvtool.cli.inspect_consent import ask
 from kvtool.cli.inspect_progress import counted_progress
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import count, printable
+from kvtool.cli.inspect_text import count
 from kvtool.cli.output import write, write_json
+from kvtool.cli.printable import printable
 from kvtool.config import EngineConfig
 from kvtool.tiers.disk.repair import repair_index
 

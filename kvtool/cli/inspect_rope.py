@@ -8,10 +8,10 @@ from typing import Any
 
 from kvtool.cli.boundary import fail_after_report
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import printable
 from kvtool.cli.loading import logged_warnings
 from kvtool.cli.model_argument import model_option
 from kvtool.cli.output import write, write_json
+from kvtool.cli.printable import printable
 from kvtool.cli.progress import progress
 from kvtool.cli.rope_view import rope_lines
 from kvtool.config import EngineConfig

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from kvtool.cli.inspect_progress import counted_progress
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import count, namespace_line, printable, short_key, table, to_text
+from kvtool.cli.inspect_text import count, namespace_line, short_key, table, to_text
 from kvtool.cli.output import warn, write, write_json
+from kvtool.cli.printable import printable
 from kvtool.config import EngineConfig
 from kvtool.drawing.file import check_ending
 from kvtool.errors import CacheError, ConfigError

@@ -7,9 +7,9 @@ from contextlib import closing
 from kvtool.cli.inspect_model import identity_of, rules_of
 from kvtool.cli.inspect_prompt import asked_tokens, read_asked
 from kvtool.cli.inspect_request import OVERVIEW, InspectRequest
-from kvtool.cli.inspect_text import printable
 from kvtool.cli.inspect_why import write_explanation
 from kvtool.cli.output import talk, write, write_json
+from kvtool.cli.printable import printable
 from kvtool.config import EngineConfig
 from kvtool.errors import CacheError, ConfigError
 from kvtool.inspection.why_remote import explain_remote

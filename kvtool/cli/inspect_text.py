@@ -10,6 +10,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kvtool.cli.printable import printable
+
 PLAIN_WIDTH = 110
 KEY_CHARACTERS = 12  # of a key or digest: enough to tell runs apart at a glance
 
@@ -40,13 +42,6 @@ def table(header: Mapping[str, str], rows: Iterable[Iterable[str]]) -> Table:
     for row in rows:
         drawn.add_row(*(Text(cell) for cell in row))
     return drawn
-
-
-def printable(text: str) -> str:
-    """Control characters, line ends and whatever else a terminal would not simply show, escaped."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-    )
 
 
 def shortened(text: str, width: int) -> str:

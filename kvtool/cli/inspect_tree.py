@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import count, namespace_line, printable, short_key, shortened
+from kvtool.cli.inspect_text import count, namespace_line, short_key, shortened
 from kvtool.cli.output import write, write_json
+from kvtool.cli.printable import printable
 from kvtool.cli.sizes import format_size
 from kvtool.config import EngineConfig
 from kvtool.inspection.tree import Tree, TreeNode, radix_tree

@@ -22,6 +22,7 @@ SHOW_CURSOR = "\x1b[?25h"
 
 def install() -> None:
     signal.signal(signal.SIGINT, _first)
+    sys.unraisablehook = _unraisable
 
 
 def leave(code: int) -> NoReturn:
@@ -44,6 +45,14 @@ def _first(_signal: int, _frame: FrameType | None) -> None:
 
 def _second(_signal: int, _frame: FrameType | None) -> None:
     _end()
+
+
+def _unraisable(dropped: sys.UnraisableHookArgs) -> None:
+    """Python drops what is raised in a callback or finaliser; an interrupt must not be lost so."""
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        os.write(2, b"error: interrupted\n")
+        _end()
+    sys.__unraisablehook__(dropped)
 
 
 def _end() -> None:

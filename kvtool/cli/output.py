@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kvtool.cli.printable import printable
 from kvtool.errors import KVToolError
 
 FORMATS = ("human", "json")
@@ -62,10 +63,10 @@ def error_document(error: KVToolError) -> dict[str, object]:
 
 
 def talk(line: str) -> None:
-    """To stderr, if anybody listens."""
+    """One line to stderr, if anybody listens; nothing in it can touch the terminal."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):  # a message that cannot be shown changes no result
-            print(line, file=sys.stderr, flush=True)
+            print(printable(line), file=sys.stderr, flush=True)
 
 
 def warn(line: str) -> None:
@@ -97,7 +98,7 @@ def _rich_table(title: str, rows: list[tuple[str, str]]) -> None:
 
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     for label, value in rows:
-        table.add_row(Text(label, style="bold"), Text(value))
+        table.add_row(Text(label, style="bold"), Text(printable(value)))
     Console(stderr=True).print(table)
 
 

@@ -53,7 +53,7 @@ def prefill(
     from kvtool.cli.prefill_input import check_kept, read_files
 
     check_kept(engine)
-    check_event_file(engine.events, [engine.model, *(file or ())])
+    check_event_file(engine, file or ())
     prompts = read_files(file or (), system, concat=concat)
     from kvtool.cli.prefilling import run_prefill
 

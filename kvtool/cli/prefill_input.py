@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvtool.cli.prompt import read_prompt
-from kvtool.cli.text import STDIN
+from kvtool.cli.prompt import check_stdin_once, read_prompt
 from kvtool.config import EngineConfig
 from kvtool.errors import ConfigError
 from kvtool.models.chat import Message
@@ -28,8 +27,7 @@ def read_files(files: Sequence[str], system: str | None, *, concat: bool) -> lis
     """Raises `ConfigError` for files that cannot be named so, `InputError` for what they hold."""
     if not files:
         raise ConfigError("There is no FILE to compute.", hint="kvtool prefill notes.md")
-    if files.count(STDIN) > 1:
-        raise ConfigError("stdin (-) is named twice; it can be read once.")
+    check_stdin_once(files)
     prompts = [tuple(files)] if concat else [(file,) for file in files]
     return [FilePrompt(names, read_prompt(None, names, system)) for names in prompts]
 

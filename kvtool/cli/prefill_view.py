@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from kvtool.cli import output
 from kvtool.cli.boundary import fail_after_report
+from kvtool.cli.printable import printable, shell_words
 from kvtool.cli.results import PrefilledFile
 from kvtool.cli.sizes import format_size
+from kvtool.cli.text import named
 from kvtool.config import EngineConfig
 from kvtool.errors import CacheError
 from kvtool.runtime import Runtime
@@ -24,8 +25,9 @@ _OPTIONS = (
 def file_line(file: PrefilledFile) -> str:
     moved = f"{file.shifted_tokens} moved, {file.recomputed_tokens} of moved text computed again, "
     return (
-        f"{printable(file.name)}: {file.prompt_tokens} tokens, {file.cached_tokens} from the cache, "
-        f"{moved * (file.shifted_tokens > 0)}{file.computed_tokens} computed; {file.stored_tokens} kept on {file.tier} "
+        f"{_name(file)}: {file.prompt_tokens} tokens, {file.cached_tokens} from the cache, "
+        f"{moved * (file.shifted_tokens > 0)}{file.computed_tokens} computed; "
+        f"{file.stored_tokens} kept on {file.tier} "
         f"({format_size(file.stored_bytes)})"
     )
 
@@ -36,7 +38,7 @@ def next_command(
     """How `generate` starts from these files; a salt is not repeated."""
     words = ["kvtool", "generate"]
     for file in files:
-        words += ["--file", printable(file)]
+        words += ["--file", file]
     words.append("Your question")
     if system is not None:
         words += ["--system", system]
@@ -49,12 +51,11 @@ def next_command(
             option = f"--{name.replace('_', '-')}"
             words += [option] if value is True else [option, str(value)]
     salt = "" if config.salt is None else " --salt …"
-    return shlex.join(words) + salt
+    return shell_words(words) + salt
 
 
-def printable(name: str) -> str:
-    """A name that cannot move the cursor or break a line; of odd characters, their escapes."""
-    return name if name.isprintable() else ascii(name)[1:-1]
+def _name(file: PrefilledFile) -> str:
+    return printable(named(file.name))
 
 
 def check_stored(files: Sequence[PrefilledFile], runtime: Runtime) -> None:
@@ -63,17 +64,23 @@ def check_stored(files: Sequence[PrefilledFile], runtime: Runtime) -> None:
     for file in files:
         if file.stored_tokens < file.prompt_tokens:
             output.warn(
-                f"{printable(file.name)}: {file.stored_tokens} of {file.prompt_tokens} tokens are "
+                f"{_name(file)}: {file.stored_tokens} of {file.prompt_tokens} tokens are "
                 f"kept on {file.tier}: {_reason(file, runtime)}."
             )
     lost = [file for file in files if file.stored_tokens == 0]
     if lost:
         fail_after_report(
             CacheError(
-                f"Nothing is kept of {len(lost)} of {len(files)} prompts.",
+                f"Nothing is kept of {_prompts(len(lost), len(files))}.",
                 hint="The warnings say why; the KV was computed and is gone.",
             )
         )
+
+
+def _prompts(some: int, all_of_them: int) -> str:
+    if some == all_of_them:
+        return "the prompt" if some == 1 else f"all {some} prompts"
+    return f"{some} of {all_of_them} prompts"
 
 
 def _reason(file: PrefilledFile, runtime: Runtime) -> str:

@@ -15,6 +15,7 @@ from kvtool.cli.prefill_view import check_stored, file_line, next_command
 from kvtool.cli.progress import frequent_progress
 from kvtool.cli.rendering import render_beginning
 from kvtool.cli.results import PrefilledFile, PrefillTiming
+from kvtool.cli.text import named
 from kvtool.engine.engine import Engine
 from kvtool.engine.request import Request
 from kvtool.engine.sampling import SamplingParams
@@ -52,8 +53,10 @@ def run_prefill(
     else:
         for file in files:
             output.write(f"{file_line(file)}\n")
-        command = next_command(runtime.config, prompts[0].files, system=system, raw=raw)
-        output.write(f"next: {command}\n")
+        kept = [prompt.files for prompt, file in zip(prompts, files) if file.stored_tokens]
+        if kept:
+            command = next_command(runtime.config, kept[0], system=system, raw=raw)
+            output.write(f"next: {command}\n")
     check_stored(files, runtime)
 
 
@@ -64,7 +67,7 @@ def _request(runtime: Runtime, prompt: FilePrompt, raw: bool) -> Request:
         salt = runtime.config.salt
         return new_output(runtime, rendered.token_ids, sampling, salt=salt, verify=False).request
     except KVToolError as error:
-        raise type(error)(f"{prompt.name}: {error.message}", hint=error.hint) from error
+        raise type(error)(f"{named(prompt.name)}: {error.message}", hint=error.hint) from error
 
 
 def _compute(engine: Engine, requests: Sequence[Request]) -> None:

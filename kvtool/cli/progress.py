@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kvtool.cli import output
+from kvtool.cli.printable import printable
 
 Say = Callable[[str], None]
 
@@ -20,9 +21,10 @@ def progress(title: str) -> Iterator[Say]:
         yield output.talk
         return
     from rich.console import Console
+    from rich.text import Text
 
     with Console(stderr=True).status(title) as status:
-        yield lambda line: status.update(line)
+        yield lambda line: status.update(Text(printable(line)))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvtool.cli.text import STDIN, check_text, read_text
+from kvtool.cli.text import STDIN, check_text, named, read_text
 from kvtool.errors import ConfigError, InputError
 from kvtool.models.chat import Message
 
@@ -38,16 +38,21 @@ def check_sources(
         raise ConfigError("--append needs --messages with a file to write to.")
     if append and raw:
         raise ConfigError("--raw has no turns that a reply could be appended to; drop --append.")
-    if [prompt, *(files or ()), messages].count(STDIN) > 1:
+    check_stdin_once([prompt, *(files or ()), messages])
+
+
+def check_stdin_once(sources: Sequence[str | None]) -> None:
+    if sources.count(STDIN) > 1:
         raise ConfigError("stdin (-) is named twice; it can be read once.")
 
 
 def read_prompt(prompt: str | None, files: Sequence[str], system: str | None) -> list[Message]:
     """The user's message, behind the system's if there is one; raises `InputError`."""
-    parts = [(path, read_text(path)) for path in files]
+    parts = [(named(path), read_text(path)) for path in files]
     if prompt is not None:
-        text = read_text(STDIN) if prompt == STDIN else check_text(prompt, "PROMPT")
-        parts.append(("PROMPT", text))
+        is_stdin = prompt == STDIN
+        text = read_text(STDIN) if is_stdin else check_text(prompt, "PROMPT")
+        parts.append((named(STDIN) if is_stdin else "PROMPT", text))
     for where, text in parts:
         if not text:
             raise InputError(f"{where} is empty.", hint="Give at least one character of text.")

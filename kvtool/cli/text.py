@@ -14,10 +14,14 @@ from kvtool.errors import InputError
 STDIN = "-"
 
 
+def named(path: str) -> str:
+    """What people call it."""
+    return "stdin" if path == STDIN else path
+
+
 def read_text(path: str) -> str:
     """The text of a file, or of stdin for `-`; raises `InputError`."""
-    where = "stdin" if path == STDIN else path
-    text = decode_utf8(read_bytes(path), where)
+    text = decode_utf8(read_bytes(path), named(path))
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 

@@ -2,9 +2,10 @@
 
 The victim drops its blocks, which stay cached while they are not needed, and waits for admission
 again. Where there are tiers below the pool, they are written there first (swap-out), and read
-again at its admission if that is faster than computing them. Only the latest admitted request is ever chosen, so the
-oldest running request keeps what it holds until it is done: every preemption serves an older
-request, and each of those finishes.
+again at its admission if that is faster than computing them.
+
+Only the latest admitted request is ever chosen, so the oldest running request keeps what it holds
+until it is done: every preemption serves an older request, and each of those finishes.
 """
 
 from __future__ import annotations

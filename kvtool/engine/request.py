@@ -90,10 +90,9 @@ class Request:
         self.queried = False  # its lookup is in the statistics of the cache
         self.admitted = False  # once at least, for a step that was carried out
         self.num_cached_tokens = 0  # of the prompt, at first admission
-        self.cached_by_tier: dict[
-            str, int
-        ] = {}  # the same: device | host | disk | remote -> tokens
+        self.cached_by_tier: dict[str, int] = {}  # the same, by device, host, disk and remote
         self.sources = Sources()  # of the prompt, at first admission
+        self.is_approximate = False  # some of its KV was, or rested on, moved text
         self.num_wanted_blocks: int | None = None  # when it last found no room, with its runs
         self.num_refused_plans = 0  # that failed the check of their runs
         self.barred_blocks: set[int] = set()  # donors that failed

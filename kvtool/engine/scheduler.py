@@ -100,6 +100,7 @@ class Scheduler:
             sampled = output[request.id] if scheduled.sample else None
             if not request.admitted:
                 self._count_admission(request)
+            request.is_approximate |= request.kv is not None and request.kv.shift is not None
             if isinstance(sampled, ModelError):
                 self._fail(request, sampled)
             else:

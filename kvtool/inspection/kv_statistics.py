@@ -77,7 +77,9 @@ def kv_statistics(
             progress(done, total)
     if not reader.seen:
         reason = f" {unreadable[0][0]}: {unreadable[0][1]}." if unreadable else ""
-        raise CacheError(f"No stored KV could be read.{reason}")
+        raise CacheError(
+            f"No stored KV could be read.{reason}", hint="kvtool inspect-cache --check"
+        )
     return reader.statistics(tuple(unreadable))
 
 

@@ -33,7 +33,11 @@ def _headless_runs(catalog: Catalog, keys: BlockKeys, first: int) -> list[tuple[
     """Stored blocks of the prompt that a gap separates from its start, as half-open ranges."""
     runs: list[tuple[int, int]] = []
     position = first
+    stored = _stored_keys(catalog) if position < len(keys) else frozenset()
     while position < len(keys):
+        if keys.key(position) not in stored:
+            position += 1
+            continue
         found = stored_blocks(catalog, keys, position, len(keys))
         if found is None:
             position += 1
@@ -43,6 +47,11 @@ def _headless_runs(catalog: Catalog, keys: BlockKeys, first: int) -> list[tuple[
             start = runs.pop()[0]
         runs.append((start, position))
     return runs
+
+
+def _stored_keys(catalog: Catalog) -> frozenset[bytes]:
+    """One look at the index is faster than one for each block of a long prompt."""
+    return frozenset(key for entry in catalog.entries() for key in entry.keys)
 
 
 def _headless(keys: BlockKeys, start: int, begin: int, end: int) -> list[Span]:

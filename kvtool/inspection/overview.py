@@ -10,6 +10,7 @@ from kvtool.tiers.disk.catalog import Catalog
 from kvtool.tiers.disk.entry import Entry
 
 DISK = "disk"
+_LAST_SECOND = 253402300799.0  # of the year 9999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class TierSummary:
     """cap_bytes: what the tier may hold at most, None where that is not known."""
 
     name: str
+    folder: str
     entries: int
     blocks: int
     tokens: int
@@ -66,6 +68,7 @@ def disk_summary(catalog: Catalog) -> TierSummary:
     totals = catalog.totals()
     return TierSummary(
         name=DISK,
+        folder=str(catalog.path),
         entries=totals.entries,
         blocks=totals.blocks,
         tokens=totals.tokens,
@@ -94,5 +97,6 @@ def entry_summary(entry: Entry, namespace: dict[str, object]) -> EntrySummary:
 
 
 def iso_time(seconds: float) -> str:
-    """UTC to the second."""
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """UTC to the second; a time that no calendar has is the nearest that one has."""
+    shown = min(max(seconds, 0.0), _LAST_SECOND)
+    return datetime.fromtimestamp(shown, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

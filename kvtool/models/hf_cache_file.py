@@ -29,6 +29,7 @@ _ORIGIN = {
     "adapter": "adapter",
 }
 
+_SHOWN = 80  # characters of what a file says
 _OTHER_DTYPE = "Give the --dtype that it was computed in."
 _CUT = "Sliding layers, too, must be kept whole: fill a DynamicCache() that is made without config."
 
@@ -72,12 +73,12 @@ class HFCacheFile:
 
     def check(self, identity: ModelIdentity, groups: tuple[GroupSpec, ...]) -> tuple[str, ...]:
         """Raises `InputError` unless all of it can be KV of this model; what it does not say."""
-        if self._metadata.get("format", FORMAT) != FORMAT:
-            self._refuse(f"its format is {self._metadata['format']!r}, not {FORMAT!r}")
-        if self._metadata.get("home", "0") != "0":
-            self._refuse(f"it begins at position {self._metadata['home']}, not at 0")
+        self._check_stated("format", FORMAT)
+        self._check_stated("home", "0")
+        self._check_stated("exact", "true", "false")
         notes = self._check_origin(identity)
         num_tokens = self._check_tokens(identity)
+        self._check_stated("num_tokens", str(num_tokens))
         expected = tensors_of(groups, num_tokens)
         self._check_names({*expected, "tokens"})
         for name, tensor in expected.items():
@@ -85,6 +86,12 @@ class HFCacheFile:
         for name in expected:
             self._check_finite(name)
         return notes
+
+    def _check_stated(self, field: str, *allowed: str) -> None:
+        stated = self._metadata.get(field)
+        if stated is not None and stated not in allowed:
+            wanted = " or ".join(repr(value) for value in allowed)
+            self._refuse(f"its {field} is {_shown(stated)}, not {wanted}")
 
     def _check_origin(self, identity: ModelIdentity) -> tuple[str, ...]:
         stated, namespace, origin = self._namespace(), identity.namespace, dict(_ORIGIN)
@@ -99,7 +106,7 @@ class HFCacheFile:
             wanted = getattr(namespace, field)
             if field in stated and stated[field] != wanted:
                 self._refuse(
-                    f"it was computed with {what} {stated[field]!r}; {identity.name} has {wanted!r}",
+                    f"it was computed with {what} {_shown(stated[field])}; {identity.name} has {wanted!r}",
                     _OTHER_DTYPE if field == "compute_dtype" else None,
                 )
         return (f"{self._path.name} does not state its {', '.join(unknown)}.",) if unknown else ()
@@ -131,10 +138,12 @@ class HFCacheFile:
         return len(tokens)
 
     def _check_names(self, expected: set[str]) -> None:
-        for what, names in (("lacks", expected - self._names), ("has", self._names - expected)):
+        missing, unknown = expected - self._names, self._names - expected
+        for what, names in (("lacks", missing), ("has what the model has not:", unknown)):
             if names:
-                shown = ", ".join(sorted(names)[:3])
-                self._refuse(f"it {what} {len(names)} tensors unlike the model, such as {shown}")
+                shown = ", ".join(_shown(name) for name in sorted(names)[:3])
+                rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                self._refuse(f"it {what} {shown}{rest}")
 
     def _check_layout(self, name: str, tensor: StoredTensor) -> None:
         layout = self._file.get_slice(name)
@@ -156,3 +165,8 @@ class HFCacheFile:
 
     def _refuse(self, reason: str, hint: str | None = None) -> NoReturn:
         raise InputError(f"{self._path} cannot be imported: {reason}.", hint=hint)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -27,8 +27,8 @@ def host_memory_bytes(config: EngineConfig, model: PagedModel, num_blocks: int) 
     room = free - num_blocks * one_block * on_host
     if not one_block <= config.host_memory <= room:
         raise ConfigError(
-            f"--host-memory is {config.host_memory} bytes; allowed: 0 for none, or {one_block} "
-            f"(one block) to {room} (what is free).",
+            f"--host-memory is {config.host_memory} B; allowed: 0 for none, or {one_block} B "
+            f"(one block) to {room} B (what is free).",
             hint="Use --host-memory 0, or leave it out.",
         )
     return config.host_memory

@@ -55,8 +55,8 @@ def _wanted_blocks(config: EngineConfig, max_model_len: int, one_block: int, fre
         return max(1, min(DEFAULT_REQUESTS * blocks_per_request, affordable))
     if config.kv_memory < one_block:
         raise ConfigError(
-            f"--kv-memory is {config.kv_memory} bytes; one block of {config.block_size} tokens "
-            f"takes {one_block}.",
+            f"--kv-memory is {config.kv_memory} B; one block of {config.block_size} tokens "
+            f"takes {one_block} B.",
             hint=f"Use --kv-memory {one_block}B or more, or a smaller --block-size.",
         )
     return config.kv_memory // one_block

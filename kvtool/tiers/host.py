@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 
 import numpy as np
@@ -78,11 +78,12 @@ class HostTier:
         """
         with self._lock:
             self._index.touch(run.parent)
+        spared = {run.parent, *run.keys}
         num_stored = 0
         for index, key in enumerate(run.keys):
             if self._touch(key):
                 continue
-            slot = self._take_slot(run)
+            slot = self._take_slot(spared)
             if slot is None:
                 return self._stored(num_stored, "host memory is full of blocks in use")
             for group, part in enumerate(self._slot(slot)):
@@ -125,14 +126,14 @@ class HostTier:
             self._index.touch(key)
             return key in self._index
 
-    def _take_slot(self, run: Run) -> int | None:
-        """An empty slot, if need be that of a block outside the run and what it continues."""
+    def _take_slot(self, spared: Collection[bytes]) -> int | None:
+        """An empty slot, if need be that of a block that is not `spared`, nor in front of one."""
         while True:
             with self._lock:
                 if self._free:
                     self._num_writing += 1
                     return self._free.pop()
-                victim = self._index.remove_oldest({run.parent, *run.keys})
+                victim = self._index.remove_oldest(spared)
                 if victim is None:
                     return None
                 self._orphans.add(victim.slot)

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Mapping
 
 _KEPT = 0.8  # of what older measurements weigh, at each new one
-_KEPT_UNUSED = 0.9  # the same, each time a tier's figure spoke against using it
-_LEAST_WEIGHT = 0.05  # below this the figure is forgotten, and the tier is tried again
+_DRIFT = 1.1  # by which a tier is taken to be faster, each time its figure spoke against using it
+_RECALLED_S = 2**-7  # what a figure of an earlier process weighs, in seconds of measurement
+_LARGEST = 1e18  # nothing real comes near
 COMPUTE = "compute"
 
 
@@ -18,7 +19,7 @@ class Rates:
     """
 
     def __init__(self) -> None:
-        self._sums: dict[str, tuple[float, float, float]] = {}  # amount, seconds, weight
+        self._sums: dict[str, tuple[float, float]] = {}  # amount, seconds
         self._lock = threading.Lock()
 
     def loaded(self, tier: str, num_bytes: int, seconds: float) -> None:
@@ -37,15 +38,12 @@ class Rates:
         return self._rate(COMPUTE)
 
     def doubt(self, tier: str) -> None:
-        """This tier was left aside for its figure: trust that less, and in the end try again."""
+        """This tier was left aside for its figure. That rises a little each time, over processes
+        too, until the tier is tried again: one slow moment does not decide for ever."""
         with self._lock:
             if tier in self._sums:
-                amount, seconds, weight = self._sums[tier]
-                weight *= _KEPT_UNUSED
-                if weight < _LEAST_WEIGHT:
-                    del self._sums[tier]
-                else:
-                    self._sums[tier] = amount, seconds, weight
+                amount, seconds = self._sums[tier]
+                self._sums[tier] = _DRIFT * amount, seconds
 
     def as_dict(self) -> dict[str, float]:
         """Name (a tier, or "compute") -> rate: what another process can begin with."""
@@ -54,20 +52,20 @@ class Rates:
 
     @classmethod
     def from_dict(cls, rates: Mapping[str, object]) -> Rates:
-        """Figures of an earlier process count as one measurement; what is no figure is left out."""
+        """Figures of an earlier process count as one short measurement; what is none is left out."""
         new = cls()
         for name, rate in rates.items():
-            if isinstance(rate, (int, float)) and 0 < rate < float("inf"):
-                new._add(name, float(rate), 1.0)
+            if isinstance(rate, (int, float)) and 0 < rate <= _LARGEST:
+                new._add(name, rate * _RECALLED_S, _RECALLED_S)
         return new
 
     def _add(self, name: str, amount: float, seconds: float) -> None:
         if amount <= 0 or seconds <= 0:
             return
         with self._lock:
-            old_amount, old_seconds, _ = self._sums.get(name, (0.0, 0.0, 0.0))
-            self._sums[name] = _KEPT * old_amount + amount, _KEPT * old_seconds + seconds, 1.0
+            old_amount, old_seconds = self._sums.get(name, (0.0, 0.0))
+            self._sums[name] = _KEPT * old_amount + amount, _KEPT * old_seconds + seconds
 
     def _rate(self, name: str) -> float | None:
-        amount, seconds, _ = self._sums.get(name, (0.0, 0.0, 0.0))
+        amount, seconds = self._sums.get(name, (0.0, 0.0))
         return amount / seconds if seconds else None

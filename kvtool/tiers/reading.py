@@ -13,7 +13,7 @@ from kvtool.tiers.memory import BlockMemory, BlockViews
 from kvtool.tiers.rates import Rates
 from kvtool.tiers.tier import Missing, Tier
 from kvtool.tiers.tier_stats import TierStats
-from kvtool.tiers.worker import GRACE_S, Worker
+from kvtool.tiers.worker import GRACE_S, Worker, close_all
 
 _log = logging.getLogger(__name__)
 
@@ -35,26 +35,31 @@ class Reader:
         self._is_closing = False
 
     def start(self, load: Load) -> Loading:
-        claimed = load.claim()
-        assert claimed, "a load is started once"
         parts: dict[str, list[int]] = {}
         for index, block in enumerate(load.blocks):
             parts.setdefault(block.tier, []).append(index)
         loading = Loading(len(parts), len(self._memory.layers), load.end)
-        for name, indices in parts.items():
-            blocks = [load.blocks[index] for index in indices]
-            views = self._memory.target(tuple(ids[indices] for ids in load.block_ids))
-            self._workers[name].submit(self._job(loading, name, blocks, views))
+        jobs = [
+            (self._workers[name], self._job(loading, load, name, indices))
+            for name, indices in parts.items()
+        ]
+        claimed = load.claim()  # where there was no memory for the views it is still the caller's
+        assert claimed, "a load is started once"
+        for worker, job in jobs:
+            worker.submit(job)
         return loading
 
-    def close(self, *, flush: bool) -> None:
+    def close(self, *, flush: bool) -> bool:
+        """Whether nothing is read any more; flush False: after a moment at most."""
         self._is_closing = not flush
-        for worker in self._workers.values():
-            worker.close(None if flush else GRACE_S)
+        return close_all(self._workers.values(), None if flush else GRACE_S)
 
     def _job(
-        self, loading: Loading, name: str, blocks: list[StoredBlock], views: BlockViews
+        self, loading: Loading, load: Load, name: str, indices: list[int]
     ) -> Callable[[], None]:
+        blocks = [load.blocks[index] for index in indices]
+        views = self._memory.target(tuple(ids[indices] for ids in load.block_ids))
+
         def read() -> None:
             if self._is_closing:
                 loading.failed("loading was given up")
@@ -78,12 +83,18 @@ class Reader:
         except Exception as error:
             _log.warning("reading from the %s tier failed", tier.name, exc_info=True)
             self._stats[tier.name].load_failures += 1
-            tier.remove([block.key for block in blocks])
+            self._forget(tier, blocks)  # before the next attempt asks what is there
             loading.failed(f"{tier.name}: {type(error).__name__}: {error}")
         if unfinished is None:
             loading.ended()
         else:
             unfinished.add_done_callback(lambda _: loading.ended())
+
+    def _forget(self, tier: Tier, blocks: Sequence[StoredBlock]) -> None:
+        try:
+            tier.remove([block.key for block in blocks])
+        except Exception:
+            _log.warning("forgetting blocks of the %s tier failed", tier.name, exc_info=True)
 
     def _get(
         self, tier: Tier, blocks: Sequence[StoredBlock], views: BlockViews, loading: Loading

@@ -102,12 +102,13 @@ class Tiers:
         ]
 
     def close(self, *, flush: bool = True) -> None:
-        """flush False: what is not written yet is given up."""
-        self._writer.close(flush=flush)
-        self._reader.close(flush=flush)
+        """flush False: what is not written yet is given up, and a tier that does not answer is left
+        as it is."""
+        has_written, has_read = self._writer.close(flush=flush), self._reader.close(flush=flush)
         self._events.publish()
-        for tier in self.tiers:
-            tier.close()
+        if has_written and has_read:
+            for tier in self.tiers:
+                tier.close()
 
     def check_integrity(self) -> None:
         for tier in self.tiers:

@@ -8,14 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from itertools import pairwise
 
-from kvtool.cache.backing import Save
+from kvtool.cache.backing import Run, Save
 from kvtool.tiers.memory import BlockMemory, BlockViews
 from kvtool.tiers.tier import Stored, Tier
 from kvtool.tiers.tier_events import TierEvents
 from kvtool.tiers.tier_stats import TierStats
-from kvtool.tiers.worker import GRACE_S, Worker
+from kvtool.tiers.worker import GRACE_S, Worker, close_all
 
 Futures = tuple[Future[object], ...]
 _log = logging.getLogger(__name__)
@@ -39,9 +38,9 @@ class Writer:
         self._num_pending = 0
         self._is_closing = False
         self._changed = threading.Condition()
-        for upper, lower in pairwise(self._tiers):
-            if hasattr(upper, "spill"):
-                upper.spill = lower.put
+        for position, tier in enumerate(self._tiers[:-1]):
+            if hasattr(tier, "spill"):
+                tier.spill = partial(self._put, position + 1)
 
     def start(self, save: Save) -> None:
         if self._is_closing or not self._tiers:
@@ -55,15 +54,18 @@ class Writer:
         with self._changed:
             return self._changed.wait_for(lambda: self._num_pending == 0, timeout_s)
 
-    def close(self, *, flush: bool) -> None:
+    def close(self, *, flush: bool) -> bool:
+        """Whether nothing is written any more; flush False: after a moment at most."""
         if flush:
             self.flush()
         self._is_closing = True
-        for worker in self._workers:
-            worker.close(None if flush else GRACE_S)
+        return close_all(self._workers, None if flush else GRACE_S)
 
     def _begin(self, save: Save) -> None:
         """In the first tier's thread, as all copies: on a device `source` copies to the host."""
+        if self._is_closing:
+            self._end(save, ())
+            return
         try:
             views = self._memory.source(save.block_ids)
         except Exception:
@@ -75,7 +77,7 @@ class Writer:
     def _write(self, save: Save, views: BlockViews, position: int, unfinished: Futures) -> None:
         """unfinished: calls that a tier gave up and that may still read the blocks."""
         if not self._is_closing:
-            stored = self._put(save, views, position)
+            stored = self._put(position, save.run, views)
             if stored.unfinished is not None:
                 unfinished = (*unfinished, stored.unfinished)
         if position + 1 < len(self._tiers) and not self._is_closing:
@@ -84,14 +86,16 @@ class Writer:
         else:
             self._end(save, unfinished)
 
-    def _put(self, save: Save, views: BlockViews, position: int) -> Stored:
-        tier, run, start = self._tiers[position], save.run, time.perf_counter()
+    def _put(self, position: int, run: Run, views: BlockViews) -> Stored:
+        """Also called by the tier above, with what it is about to drop."""
+        tier, start = self._tiers[position], time.perf_counter()
         try:
             stored = tier.put(run, views)
         except Exception as error:
             _log.warning("writing to the %s tier failed", tier.name, exc_info=True)
             stored = Stored(0, 0, f"{type(error).__name__}: {error}")
-        self._stats[tier.name].stored(run, stored, time.perf_counter() - start)
+        with self._changed:
+            self._stats[tier.name].stored(run, stored, time.perf_counter() - start)
         if stored.reason is None:
             if stored.num_blocks:
                 self._events.stored(tier.name, run)

@@ -374,6 +374,12 @@ def test_export_of_several_sequences_asks_which(ask: Run, inspect: Run, tmp_path
         (["--prune", "older:7"], 2, "older:AGE"),
         (["--export", "out"], 2, "hf:PATH"),
         (["--import", "hf:"], 2, "hf:PATH"),
+        (["--import", "hf:-", "--yes"], 2, "hf:PATH"),
+        (["--export", "hf:-"], 2, "hf:PATH"),
+        (["--diff", "00", "nowhere.txt"], 4, "no cache in"),
+        (["/a", "--cache-dir", "/b"], 2, "DIR is '/a' and --cache-dir is '/b'; give one"),
+        (["/nowhere/at-all", "--repair-index", "--yes"], 4, "no cache in"),
+        (["--import", "hf:/nowhere/in", "--yes"], 5, "/nowhere/in is not a file"),
         (["http://127.0.0.1:1"], 2, "mooncake://"),
         (["mooncake://127.0.0.1:1", "--tree"], 2, "cannot list"),
         (["/nowhere/at-all"], 4, "no cache in /nowhere/at-all"),
@@ -401,6 +407,10 @@ def test_mistakes(kvtool: Run, args: list[str], code: int, named: str) -> None:
         (["--why", "a", "--model", "/nowhere/model"], 3, "/nowhere/model"),
         (["--diff", "00", "01", "--raw"], 2, "--diff of two files"),
         (["--diff", "00", "01"], 4, "No entry begins with '00'"),
+        (["--diff", "00", "a.txt"], 2, "'00' is a key, 'a.txt' a file"),
+        (["--diff", "nowhere.txt", "a.txt"], 5, "Cannot read 'nowhere.txt'"),
+        (["--diff", "-", "-"], 2, "named twice"),
+        (["--diff", "", "a.txt"], 5, "Cannot read ''"),
         (["--pin", "00", "--yes"], 4, "No entry begins with '00'"),
         (["--prune", "00", "--yes"], 4, "No entry begins with '00'"),
         (["--import", "hf:/nowhere/in", "--yes"], 5, "/nowhere/in"),
@@ -437,7 +447,7 @@ def test_names_of_runs_never_become_paths(
         )
         assert result.code in (2, 4), result.err
         assert "internal" not in result.err
-    assert inspect("--diff", name, name).code in (2, 4)
+    assert inspect("--diff", name, name).code in (4, 5)  # a key, or a file that the user names
     assert {path: path.stat().st_size for path in run_files(cache_folder)} == before
 
 
@@ -503,3 +513,76 @@ def test_examples_of_the_help(
     result = kvtool(*shlex.split(example)[1:])
     assert result.code == 0, result.err
     assert result.out.strip()
+
+
+def test_diff_reads_streams_and_knows_what_is_the_same(
+    kvtool: Run, tiny: Path, notes: Path, inspect: Run
+) -> None:
+    model = ("--model", tiny, "--dtype", "fp32")
+    piped = kvtool("inspect-cache", "--diff", "-", notes, *model, stdin=NOTES.encode())
+    assert piped.code == 0, piped.err
+    assert "No token differs where both are known: they are the same." in piped.out
+    longer = kvtool("inspect-cache", "--diff", "-", notes, *model, stdin=b"x")
+    assert "The first difference is at token" in longer.out
+
+
+def test_cache_dir_names_the_folder_as_for_other_commands(
+    kvtool: Run, notes: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KVTOOL_CACHE_DIR")
+    by_option = kvtool("inspect-cache", "--cache-dir", cache_folder)
+    assert (by_option.code, by_option.out) == (0, kvtool("inspect-cache", cache_folder).out)
+    assert str(cache_folder) in by_option.out
+
+
+def test_a_missing_cache_is_not_made_by_looking_repairing_or_a_mistake(
+    inspect: Run, cache_folder: Path, tmp_path: Path
+) -> None:
+    for action in (["--repair-index", "--yes"], ["--check"], ["--import", "hf:/nowhere", "--yes"]):
+        assert inspect(*action).code in (4, 5)
+        assert not cache_folder.exists()
+
+
+@pytest.mark.parametrize("below", ["x.png", "runs/x.png"])
+def test_nothing_is_written_into_the_cache_folder(
+    inspect: Run, ask: Run, notes: Path, cache_folder: Path, tmp_path: Path, below: str
+) -> None:
+    (tmp_path / "link").symlink_to(cache_folder)
+    before = sorted(cache_folder.rglob("*"))
+    for folder in (cache_folder, tmp_path / "link"):
+        target = folder / below
+        refused = [
+            inspect("--stats", "--plot", target),
+            inspect("--export", f"hf:{target}"),
+            ask("hello", "--events", target),
+            ask("hello", "--append", "--messages", target),
+        ]
+        for result in refused:
+            assert result.code == 2 and "lies in the cache folder" in result.err
+    assert sorted(cache_folder.rglob("*")) == before
+    assert inspect("--check").code == 0
+
+
+@pytest.mark.report("S74")
+def test_no_name_in_a_message_reaches_the_terminal(kvtool: Run, tiny: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "\x1b[2J\x07\x9b"
+    odd.mkdir()
+    (odd / "empty").touch()
+    (odd / "bad").write_bytes(b"\xff")
+    model = ("--model", tiny, "--dtype", "fp32")
+    for args in (
+        ("inspect-cache", odd / "nowhere"),
+        ("inspect-cache", "--import", f"hf:{odd}/no", "--yes"),
+        ("prefill", odd / "empty", *model),
+        ("prefill", odd / "bad", *model),
+        ("generate", "--messages", odd / "bad", *model),
+        ("generate", "x", "--model", odd),
+    ):
+        result = kvtool(*args)
+        assert result.code in (3, 4, 5)
+        assert result.out + result.err.replace("\n", "") == printable_only(result)
+        assert "\\x1b[2J" in result.err
+
+
+def printable_only(result: Any) -> str:
+    return "".join(c for c in result.out + result.err if c.isprintable())

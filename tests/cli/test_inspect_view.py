@@ -9,8 +9,9 @@ import pytest
 
 from kvtool.cli.inspect_consent import ask
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import age, namespace_line, printable, shortened
+from kvtool.cli.inspect_text import age, namespace_line, shortened
 from kvtool.cli.inspect_tree import SHOWN_BRANCHES, SHOWN_NODES, tree_lines
+from kvtool.cli.printable import printable
 from kvtool.errors import ConfigError
 from kvtool.inspection.tree import Tree, TreeNode
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def test_chain_and_deterministic_say_what_they_cannot_keep(prefill: Run, notes: 
     assert none.code == 4
     assert none.json["files"][0]["stored_tokens"] == 0  # one document, and it is the report
     assert "warning: " in none.err and "only multiples of 256 tokens" in none.err
-    assert "error: Nothing is kept of 1 of 1 prompts." in none.err
+    assert "error: Nothing is kept of the prompt." in none.err
 
 
 @pytest.mark.report("S46")
@@ -242,12 +243,12 @@ def test_another_model_setting_never_hits(kvtool: Run, tmp_path: Path, notes: Pa
         (("a\0b",), b"", 5, "'a\\x00b'"),
         (("x" * 300,), b"", 5, "File name too long"),
         ((".",), b"", 5, "Is a directory"),
-        (("-",), b"", 5, "- is empty"),
-        (("-",), b"\n", 5, "- is empty"),
+        (("-",), b"", 5, "stdin is empty"),
+        (("-",), b"\n", 5, "stdin is empty"),
         (("FILE", "-"), b"\xff", 5, "stdin is not UTF-8"),
-        (("FILE", "-"), b"word " * 3000, 5, "-: The prompt has "),
+        (("FILE", "-"), b"word " * 3000, 5, "stdin: The prompt has "),
         (("FILE", "--kv-blocks", "2"), b"", 4, "are missing"),
-        (("FILE", "--host-memory", "1B"), b"", 2, "--host-memory is 1 bytes"),
+        (("FILE", "--host-memory", "1B"), b"", 2, "--host-memory is 1 B; allowed: 0 for none, or "),
         (("FILE", "--cache-dir", "a\0b"), b"", 2, "cannot be a cache folder"),
     ],
 )
@@ -283,3 +284,42 @@ def test_odd_names_are_only_names(prefill: Run, tmp_path: Path, cache_folder: Pa
         assert as_json.json["files"][0]["name"] == str(path)
     assert sorted(p.name for p in (tmp_path / "kv").iterdir()) == ["x"]
     assert all(path.is_relative_to(cache_folder) for path in cache_folder.rglob("*"))
+
+
+def test_no_next_command_where_nothing_is_kept(prefill: Run, notes: Path) -> None:
+    none = prefill(notes, "--cache-size", "4KiB")
+    assert none.code == 4 and "next: " not in none.out
+    assert "next: kvtool generate --file" in prefill(notes).out
+
+
+@pytest.mark.report("S74")
+def test_the_next_command_can_be_run(prefill: Run, tmp_path: Path) -> None:
+    odd = tmp_path / "it's\n\x1b[31m\\ \u00e9.md"
+    odd.write_text("The pool has 2048 blocks.")
+    (line,) = [
+        line
+        for line in prefill(odd, "--system", "Be\tbrief.").out.splitlines()
+        if line.startswith("next: ")
+    ]
+    assert line.isprintable()
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {line.removeprefix('next: ')}"],
+        capture_output=True,
+        check=True,
+    ).stdout.split(b"\0")
+    assert str(odd).encode() in words and b"Be\tbrief." in words
+
+
+def test_a_folder_of_home_and_one_that_cannot_be(
+    prefill: Run, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert prefill(notes, "--cache-dir", "~/kept").code == 0
+    assert (tmp_path / "kept" / "runs").is_dir()
+    monkeypatch.setenv("KVTOOL_CACHE_DIR", "~/by-environment")
+    assert prefill(notes).code == 0
+    assert (tmp_path / "by-environment" / "runs").is_dir()
+    for name in ("b\udcff", "a\0b", "~nobody-of-this-name/kv"):
+        refused = prefill(notes, "--cache-dir", name)
+        assert refused.code == 2 and "cannot be a cache folder" in refused.err

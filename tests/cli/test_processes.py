@@ -66,6 +66,20 @@ def test_the_end_does_not_wait_for_the_interpreter() -> None:
 
 
 @pytest.mark.report("S76")
+def test_ctrl_c_that_python_would_drop_ends_the_process() -> None:
+    """Where an exception cannot be raised: a finaliser, a callback of the import system."""
+    code = (
+        "import os, signal, time; from kvtool.cli import interrupt; interrupt.install(); "
+        "thing = type('Thing', (), {'__del__': lambda _: os.kill(os.getpid(), signal.SIGINT)})(); "
+        "del thing; time.sleep(20); print('still there')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), cwd=ROOT, capture_output=True, timeout=15
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"error: interrupted\n")
+
+
+@pytest.mark.report("S76")
 def test_ctrl_c_in_prefill(endless: Path, tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     options = ("hello " * 4000, "--max-num-batched-tokens", "16", "--events", str(events))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 from inspection.small_cache import NAMESPACE, encode, other, put
 
-from kvtool.inspection.overview import overview
+from kvtool.inspection.overview import iso_time, overview
 from kvtool.tiers.disk.catalog import Catalog
 
 
@@ -15,6 +15,7 @@ def test_an_empty_cache(catalog: Catalog) -> None:
     found = overview(catalog)
     assert found.entries == ()
     tier = asdict(found.tiers[0])
+    assert tier.pop("folder") == str(catalog.path)
     assert {**tier, "cap_bytes": 0} == {
         **dict.fromkeys(("entries", "blocks", "tokens", "bytes", "pinned_bytes", "cap_bytes"), 0),
         "name": "disk",
@@ -79,3 +80,9 @@ def test_two_salts_differ_in_their_number_alone(catalog: Catalog) -> None:
     assert one["number"] != two["number"]
     assert {**one, "number": 0} == {**two, "number": 0}
     assert one["salt"] == "set"
+
+
+def test_a_time_that_no_calendar_has() -> None:
+    """An index says what it likes."""
+    assert iso_time(0.9) == iso_time(-1e300) == iso_time(float("-inf")) == "1970-01-01T00:00:00Z"
+    assert iso_time(2.0**63) == iso_time(float("inf")) == "9999-12-31T23:59:59Z"

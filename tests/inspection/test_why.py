@@ -235,3 +235,15 @@ def test_hits_are_the_longest_stored_prefix(
 
 def _common(a: str, b: str) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
+def test_a_long_prompt_is_not_looked_up_block_by_block(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(catalog, encode("abcdefgh"))
+    asked = []
+    block = Catalog.block
+    monkeypatch.setattr(Catalog, "block", lambda c, key: asked.append(key) or block(c, key))
+    explanation = why(catalog, "abcd" + "x" * 40_000)
+    assert shown(explanation)[0] == (0, 4, "disk") and explanation.prompt_tokens == 40_004
+    assert len(asked) < 10

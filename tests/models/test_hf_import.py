@@ -78,8 +78,9 @@ def lengthened(tensors: Tensors) -> None:
     ("change", "message"),
     [
         (lambda t: t.pop("tokens"), "it has no tensor tokens"),
-        (lambda t: t.pop("layers.3.key"), r"lacks 1 tensors .* such as layers\.3\.key"),
-        (lambda t: t.update(extra=torch.ones(1)), "has 1 tensors .* such as extra"),
+        (lambda t: t.pop("layers.3.key"), r"it lacks 'layers\.3\.key'"),
+        (lambda t: t.update({"\x1b[2J" + "x" * 9999: torch.ones(1)}), r"not: '\\x1b\[2Jx{71}…"),
+        (lambda t: t.update(extra=torch.ones(1)), "it has what the model has not: 'extra'"),
         (lambda t: t.update(tokens=t["tokens"].float()), r"tokens is float32 \[34\]"),
         (lambda t: t.update(tokens=t["tokens"][:0]), r"tokens is int32 \[0\]"),
         (
@@ -108,7 +109,11 @@ def test_a_file_that_cannot_be_kv_of_the_model(
     ("metadata", "message"),
     [
         ({"format": "other 2"}, "its format is 'other 2'"),
-        ({"home": "16"}, "it begins at position 16"),
+        ({"home": "16"}, "its home is '16', not '0'"),
+        ({"exact": "maybe"}, "its exact is 'maybe', not 'true' or 'false'"),
+        ({"num_tokens": "7"}, "its num_tokens is '7', not '34'"),
+        ({"format": "x" * 9999}, "its format is 'x{78}…, not"),
+        ({"namespace": json.dumps({"weights": "z" * 9999})}, "with weights 'z{78}…; "),
         ({"namespace": "["}, "namespace is not a JSON object"),
         ({"namespace": "[" * 99999}, "namespace is not a JSON object"),
         ({"namespace": "7"}, "namespace is not a JSON object"),

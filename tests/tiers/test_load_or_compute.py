@@ -38,12 +38,17 @@ def test_recent_measurements_count_most() -> None:
     assert rates.compute_rate is None
 
 
-def test_a_figure_that_is_never_checked_is_forgotten() -> None:
-    rates = Rates.from_dict({"disk": 5.0})
-    for _ in range(40):
+def test_one_slow_load_does_not_decide_for_ever_nor_for_later_processes() -> None:
+    """Each process leaves the tier aside once, as a command does that serves one prompt."""
+    rates, tries = Rates.from_dict({"disk": 1.0, "compute": 16.0}), 0
+    while best_cut([seconds_saved(16, 100, rates.load_rate("disk"), rates.compute_rate)]) == 0:
         rates.doubt("disk")
         rates.doubt("remote")
-    assert rates.load_rate("disk") is None
+        rates, tries = Rates.from_dict(rates.as_dict()), tries + 1
+    assert tries == 49, "ten per cent a time, from 1 to 100 bytes/s"
+    assert rates.load_rate("remote") is None
+    rates.loaded("disk", 5000, 0.005)
+    assert rates.load_rate("disk") > 1e5, "a recalled figure weighs little against a new one"
 
 
 def test_figures_survive_the_process_and_damage() -> None:
@@ -52,4 +57,5 @@ def test_figures_survive_the_process_and_damage() -> None:
     rates.computed(640, 0.5)
     assert Rates.from_dict(rates.as_dict()).as_dict() == {"compute": 1280.0, "disk": 500.0}
     damaged = {"disk": "fast", "host": -1.0, "remote": float("nan"), "compute": float("inf")}
+    damaged |= {"large": 10**400, "huge": 1e300, "zero": 0}
     assert Rates.from_dict(damaged).as_dict() == {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,10 @@ from engine.toy_engine import toy_request
 from tiers.fakes import DictTier, GatedTier
 from tiers.tiered_engine import prompt, tiered_engine
 
+from kvtool.cache.backing import Run, Save
 from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.events import BlockRemoved, BlockStored
+from kvtool.tiers.disk.disk import DiskTier
 from kvtool.tiers.host import HostTier
 from kvtool.tiers.lookup import stored_chain
 from kvtool.tiers.tier import Missing, Stored
@@ -112,7 +118,9 @@ def test_with_one_tier_loaded_blocks_are_not_saved_again() -> None:
 
 def test_what_no_lower_tier_has_is_spilled_into_the_next_one() -> None:
     block_bytes = 2 * 2 * 2 * 16 * SIZE * 4  # layers, K and V, heads, head_dim
-    tiered = tiered_engine(partial(HostTier, 8 * block_bytes), partial(DictTier, "disk"))
+    events: list[Any] = []
+    tiers = partial(HostTier, 8 * block_bytes), partial(DictTier, "disk")
+    tiered = tiered_engine(*tiers, events=events.append)
     _, disk = tiered.tiers.tiers
     put = disk.put
     disk.put = lambda run, views: Stored(0, 0, "the disk is full")
@@ -125,11 +133,13 @@ def test_what_no_lower_tier_has_is_spilled_into_the_next_one() -> None:
     assert tiered.reply(prompt(30), 1).cached_by_tier == {"host": 16, "disk": 13}
     row = tiered.tiers.report()[1]
     assert row["not_stored"] == {"the disk is full": 1}
+    assert row["stored_blocks"] == len(disk.kept) >= 4, "what is spilled is counted"
+    spilled = {h for e in events if isinstance(e, BlockStored) and e.medium == "disk"
+               for h in e.block_hashes}  # fmt: skip
+    assert {key.hex() for key in keys(30).span(0, 7)} & {k.hex() for k in disk.kept} <= spilled
 
 
 def test_events_name_the_medium_and_come_in_the_callers_thread() -> None:
-    import threading
-
     events: list[Any] = []
 
     def sink(event: Any) -> None:
@@ -179,13 +189,31 @@ def test_closing_ends_every_save(flush: bool) -> None:
         disk.gate.set()
     tiered.tiers.close(flush=flush)
     disk.gate.set()
-    assert disk.is_closed and tiered.tiers.flush(10)
+    assert disk.is_closed == flush, "a tier that is busy is left as it is"
+    assert tiered.tiers.flush(10)
     assert len(disk.runs) == (3 if flush else 1)
     manager = tiered.engine.manager
     manager.release_ended_transfers()
     assert manager.num_available_blocks == manager.num_blocks
     tiered.run(toy_request(prompt(20, seed=9), 1))
     assert len(disk.runs) == (3 if flush else 1)
+
+
+def test_closing_in_a_hurry_waits_for_no_lock(tmp_path: Path) -> None:
+    """A save waits for a lock of another process; what ends has no time for that."""
+    tiered = tiered_engine(lambda *shape: DiskTier(tmp_path, *shape, cap_bytes=1 << 20))
+    (tier,) = tiered.tiers.tiers
+    with closing(sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        run = Run(b"", keys(8).parent(0), tuple(keys(8).span(0, 2)), keys(8).tokens, 0)
+        save = Save(run, tuple(np.arange(2) for _ in tiered.model.groups))
+        tiered.tiers.save(save)
+        closer = threading.Thread(target=partial(tiered.tiers.close, flush=False), daemon=True)
+        closer.start()
+        closer.join(2.5)
+        assert not closer.is_alive(), "it waits as long as SQLite does, 5 s"
+    assert save.wait(10)
+    tier.close()
 
 
 @pytest.mark.report("S52")

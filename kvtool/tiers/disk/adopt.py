@@ -11,19 +11,22 @@ from kvtool.tiers.disk.header import Damaged
 from kvtool.tiers.disk.rows import describe, insert_run
 from kvtool.tiers.disk.run_format import RunHead
 from kvtool.tiers.disk.run_head import read_head
+from kvtool.tiers.disk.trouble import is_passing
 from kvtool.tiers.disk.use import touch
 
 
 def adopt(connection: sqlite3.Connection, folder: CacheFolder, name: str) -> str | None:
-    """Within a transaction. Why the file was removed instead; None: it is in the index now.
+    """Within a transaction. Why the file was not taken in; None: it is in the index now.
 
-    Its KV is not read: a checksum that does not match is found when somebody wants it.
+    One that is no run is removed; one that could not be read now is left for another time. Its KV
+    is not read: a checksum that does not match is found when somebody wants it.
     """
     try:
         head, created = _read(folder, name)
     except (Damaged, OSError) as error:
-        with suppress(OSError):
-            folder.run_path(name).unlink()
+        if isinstance(error, Damaged) or not is_passing(error):
+            with suppress(OSError):
+                folder.run_path(name).unlink()
         return str(error)
     describe(connection, head.run.namespace, head.fields)
     insert_run(connection, name, head.run, head.block_size, head.file_bytes, created)

@@ -60,7 +60,7 @@ class DiskTier:
         self._avoid: set[str] = set()  # runs that could not be read and are still there
         self._index = open_index(self._folder, self._warnings, cap_bytes=cap_bytes, durable=durable)
         if self._index is not None:
-            self._finder = Finder(self._index, self._forget, self._avoid)
+            self._finder = Finder(self._index, self._forget, self._failed, self._avoid)
             self._store = RunStore(
                 self._index,
                 cap_bytes=cap_bytes,
@@ -131,7 +131,6 @@ class DiskTier:
             return
         if not isinstance(cause, OSError):
             self._warnings.damaged(run, str(cause))
-
         freed = self._change(lambda index: delete_named(index, self._folder, [run]), None)
         if freed is not None:
             self._avoid.discard(run)

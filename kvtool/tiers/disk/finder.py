@@ -30,14 +30,20 @@ class Place:
 class Finder:
     """Answers from the index, as far as the files are there.
 
-    forget: called with a run whose file is not, and why. avoid: runs not to be promised.
+    forget: called with a run whose file is not, and why. failed: called where it may be, and
+    cannot be opened now. avoid: runs not to be promised.
     """
 
     def __init__(
-        self, index: Index, forget: Callable[[str, Exception], None], avoid: set[str]
+        self,
+        index: Index,
+        forget: Callable[[str, Exception], None],
+        failed: Callable[[OSError], object],
+        avoid: set[str],
     ) -> None:
         self._index = index
         self._forget = forget
+        self._failed = failed
         self._avoid = avoid
         self._open_runs = OpenRuns(index.folder)
 
@@ -74,8 +80,9 @@ class Finder:
                 self._forget(row.run, damage)
             except OSError as error:
                 if is_passing(error):
-                    raise
-                self._forget(row.run, error)
+                    self._failed(error)
+                else:
+                    self._forget(row.run, error)
             else:
                 return Place(run, row.position, row.tokens[:num_bytes])
         return None

@@ -28,9 +28,12 @@ class Index:
         self._durable = durable
         self._threads = threading.local()
         self._connections: list[sqlite3.Connection] = []
+        self._process = os.getpid()
+        self._inherited: list[sqlite3.Connection] = []
 
     def connection(self) -> sqlite3.Connection:
         """For reading, in the calling thread."""
+        self._leave_to_parent()
         identity = self._identity()
         if getattr(self._threads, "identity", None) != identity or identity is None:
             self._reconnect()
@@ -49,6 +52,13 @@ class Index:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
+
+    def _leave_to_parent(self) -> None:
+        """In a forked process: SQLite allows it neither to use nor to close what it inherited."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._inherited += self._connections
+            self._connections, self._threads = [], threading.local()
 
     def _identity(self) -> tuple[int, int] | None:
         try:
@@ -72,6 +82,7 @@ class Index:
 
     def close(self) -> None:
         """Also of other threads: nobody may use it any more."""
+        self._leave_to_parent()
         while self._connections:
             self._connections.pop().close()
         self._threads = threading.local()

@@ -79,10 +79,11 @@ class OpenRuns:
         self._lock = threading.Lock()
 
     def open(self, name: str, num_bytes: int) -> OpenRun:
-        """Raises `Damaged` or `OSError` where the file is not there, whole."""
+        """Raises `Damaged` or `OSError` where the file is not there, whole. One that somebody holds a
+        place in is not looked at again."""
         with self._lock:
             run = self._runs.get(name)
-            if run is None or not run.is_open:
+            if run is None:
                 run = OpenRun(self._folder, name)
                 run.open(num_bytes, keep=len(self._runs) < MAX_OPEN)
                 self._runs[name] = run

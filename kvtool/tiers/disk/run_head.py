@@ -28,17 +28,27 @@ _MAX_POSITION = 1 << 40
 def read_head(fd: int, name: str) -> RunHead:
     """The head of the open file called `name`; `Damaged` unless it is the one that was written."""
     file_bytes = os.fstat(fd).st_size
-    size = header_bytes(os.pread(fd, LENGTH_BYTES, 0), file_bytes)
-    front = os.pread(fd, size, 0)
+    size = header_bytes(_read(fd, LENGTH_BYTES, 0), file_bytes)
+    front = _read(fd, size, 0)
     head = parse(front, file_bytes)
     _check_version(head.metadata)
     kv_start = head.tensors["group.0"].start if "group.0" in head.tensors else file_bytes
     if kv_start > MAX_HEAD_BYTES:
         raise Damaged(f"{kv_start} bytes in front of the KV")
-    data = front + os.pread(fd, kv_start - size, size)
+    data = front + _read(fd, kv_start - size, size)
     if sha256(data).hexdigest() != name:
         raise Damaged("its head does not match its name")
     return _run_head(name, head, data, file_bytes)
+
+
+def _read(fd: int, num_bytes: int, start: int) -> bytes:
+    """Fewer where the file ends; the system may give less than it could at a time."""
+    data = os.pread(fd, num_bytes, start)
+    while len(data) < num_bytes and (
+        more := os.pread(fd, num_bytes - len(data), start + len(data))
+    ):
+        data += more
+    return data
 
 
 def _check_version(metadata: Mapping[str, str]) -> None:

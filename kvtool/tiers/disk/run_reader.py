@@ -16,11 +16,8 @@ def read_piece(fd: int, head: RunHead, position: int, index: int, target: memory
     piece = head.piece(position, index)
     if target.nbytes != piece.num_bytes:
         raise Damaged(f"a layer of {piece.num_bytes} bytes, {target.nbytes} are wanted")
-    read = os.preadv(fd, [target], piece.start)
-    while 0 < read < piece.num_bytes:
-        more = os.preadv(fd, [target[read:]], piece.start + read)
-        if not more:
-            break
+    read = 0
+    while read < piece.num_bytes and (more := os.preadv(fd, [target[read:]], piece.start + read)):
         read += more
     if read < piece.num_bytes or xxhash.xxh3_128_digest(target) != piece.checksum:
         layer = head.layers[index].layer

@@ -24,8 +24,8 @@ def sweep(index: Index) -> None:
             with suppress(FileNotFoundError):
                 (index.folder.runs / name).unlink()
         files = index.folder.run_names()
-        rows = {name for (name,) in connection.execute("SELECT name FROM runs")}
-        for name in files - rows:
+        rows = {name for (name,) in connection.execute("SELECT name FROM runs WHERE owner IS NULL")}
+        for name in files - rows:  # one that is only reserved was given up between name and row
             adopt(connection, index.folder, name)
         _drop_rows_without_file(connection, files)
 

@@ -43,11 +43,15 @@ def load_library(deadline_s: float) -> type[Any]:
 
 
 def _time_limits(deadline_s: float) -> dict[str, str]:
+    """Where a machine that holds objects is silent, a transfer ends after three limits for its
+    progress, one for its status and 3 s: until then it has our buffers."""
+    transfer_s = str(math.ceil(deadline_s / 2))
     return {
         "MC_RPC_TIMEOUT_MS": str(math.ceil(deadline_s * 1000)),
         "MC_RPC_CONNECT_TIMEOUT_MS": str(math.ceil(PROBE_S * 1000)),
         "MC_STORE_CLIENT_SETUP_RETRIES": "1",
-        "MC_TCP_PROGRESS_TIMEOUT_SEC": str(math.ceil(deadline_s) + 1),
+        "MC_TCP_PROGRESS_TIMEOUT_SEC": transfer_s,
+        "MC_TCP_STATUS_TIMEOUT_SEC": transfer_s,
         "MC_LOG_LEVEL": "ERROR",
     }
 

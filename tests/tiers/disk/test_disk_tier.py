@@ -1,5 +1,7 @@
 """The disk tier: what goes in comes out, in this process and the next."""
 
+import multiprocessing
+
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -19,6 +21,7 @@ from tiers.disk.disk_runs import (
 
 from kvtool.cache.backing import StoredBlock
 from kvtool.cache.block_keys import BlockKeys
+from kvtool.tiers.disk.folder import CacheFolder
 from kvtool.tiers.tier import Missing, Stored
 
 
@@ -161,6 +164,44 @@ def test_of_many_runs_only_some_stay_open(tmp_path, monkeypatch):
     tier.remove(run_of(tokens).keys)
     with pytest.raises(Missing):
         load(tier, blocks)
+
+
+def test_a_run_that_is_not_kept_open_is_opened_once_a_question_and_once_a_load(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("kvtool.tiers.disk.open_runs.MAX_OPEN", 1)
+    tokens = prompt(64)
+    tier = tier_of(tmp_path)
+    for start in (0, 8):
+        run = run_of(tokens, start, start + 8)
+        tier.put(run, views_of(run))
+    opened, real = [], CacheFolder.open_run
+    monkeypatch.setattr(CacheFolder, "open_run", lambda *args: opened.append(args) or real(*args))
+    blocks = stored_blocks(tier, tokens)
+    assert (len(blocks), len(opened)) == (16, 2)
+    load(tier, blocks)
+    assert len(opened) == 3
+
+
+def test_a_forked_process_uses_connections_of_its_own(tmp_path):
+    tier = tier_of(tmp_path)
+    run = run_of(prompt(16))
+    tier.put(run, views_of(run))
+    inherited = tier._index.connection()
+
+    def child():
+        other = run_of(prompt(16, 1))
+        assert hit(tier, prompt(16)) == 16 and tier.put(other, views_of(other)).num_blocks == 4
+        assert tier._index.connection() is not inherited
+        tier.close()
+        inherited.execute("SELECT 1")  # raises where it was closed
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert tier._index.connection() is inherited
+    assert hit(tier, prompt(16)) == hit(tier, prompt(16, 1)) == 16
 
 
 def test_long_prompts_are_split_into_files_of_bounded_length(tmp_path):
