@@ -23,6 +23,7 @@ CASES = {
     "startup": "cases.startup:run",
     "disk_ttft": "cases.disk_ttft:run",
     "moved_keys": "cases.moved_keys:run",
+    "shift_ttft": "cases.shift_ttft:run",
 }
 
 

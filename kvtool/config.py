@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from kvtool.errors import ConfigError
 
 DEFAULT_CACHE_SIZE = 10 * 2**30  # bytes on disk
+SHIFT_OPTIONS = ("donor", "repair", "min_run", "ungated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
-    """What `CacheManager` needs to know; no tensor sizes (see `cache.group.GroupSpec`)."""
+    """What `CacheManager` needs to know; no tensor sizes (see `cache.group.GroupSpec`).
+
+    Only with reuse "shift": donor, repair and min_run are the options of these names (tables in
+    `reuse.donors`, `reuse.repair`); bos_id and delta_multiple are facts of the model
+    (`reuse.refusals.Limits`).
+    """
 
     num_blocks: int
     block_size: int = 16
     prefix_index: str = "radix"  # radix | chain
-    reuse: str = "prefix"  # none | prefix
+    reuse: str = "prefix"  # none | prefix | shift
     evict: str = "lru"  # a name in cache.eviction.POLICIES
+    donor: str = "similar"
+    repair: str = "auto"
+    min_run: int = 128  # tokens
+    bos_id: int | None = None
+    delta_multiple: int = 1
 
     def __post_init__(self) -> None:
         _at_least("block-size", self.block_size, 1)
         _at_least("kv-blocks", self.num_blocks, 1)
+        _at_least("min-run", self.min_run, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +65,8 @@ class EngineConfig:
     """The engine options of the command line, as given. `None` means: decide from the model.
 
     cache_dir None: the user's cache folder, unless `no_cache_dir`. host_memory None: see
-    `kvtool.runtime.host_memory`.
+    `kvtool.runtime.host_memory`. Those of `SHIFT_OPTIONS` mean something with reuse "shift" only;
+    ungated: without a passing record of the gate.
     """
 
     model: str | None = None
@@ -69,6 +82,10 @@ class EngineConfig:
     kv_blocks: int | None = None
     prefix_index: str = "radix"
     reuse: str = "prefix"
+    donor: str = "similar"
+    repair: str = "auto"
+    min_run: int = 128  # tokens
+    ungated: bool = False
     evict: str = "lru"
     cache_dir: str | None = None
     no_cache_dir: bool = False
@@ -84,6 +101,15 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.kv_memory is not None and self.kv_blocks is not None:
             raise ConfigError("--kv-memory and --kv-blocks exclude each other; give one.")
+        if self.reuse == "shift" and self.deterministic:
+            raise ConfigError(
+                "--reuse shift and --deterministic exclude each other: KV moved from another "
+                "context never gives bit-identical logits.",
+                hint="Use --reuse prefix with --deterministic.",
+            )
+        if self.reuse != "shift":
+            self._refuse_shift_options()
+        _at_least("min-run", self.min_run, 1)
         _at_least("cache-size", self.cache_size, 1)
         _at_least("host-memory", self.host_memory or 0, 0)
         disk = {
@@ -99,6 +125,16 @@ class EngineConfig:
                 "--host-memory": bool(self.host_memory),
             }
             _refuse_unused("--reuse none", disk | below)
+
+    def _refuse_shift_options(self) -> None:
+        default = {field.name: field.default for field in fields(self)}
+        given = [name for name in SHIFT_OPTIONS if getattr(self, name) != default[name]]
+        if given:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ConfigError(
+                f"Without --reuse shift no text is moved, and {options} would do nothing.",
+                hint=f"Add --reuse shift, or drop {options}.",
+            )
 
     @property
     def keeps_on_disk(self) -> bool:

@@ -16,6 +16,7 @@ RANKS = (
     ("kvtool.cli", 5),
     ("kvtool.__main__", 5),
     ("kvtool.runtime", 4),
+    ("kvtool.gate", 3),
     ("kvtool.engine.model_executor", 3),
     ("kvtool.engine", 2),
     ("kvtool.models", 2),

@@ -18,6 +18,7 @@ from kvtool_kernels.rotary import Rotary, rotate, unit_rotation
 
 __all__ = [
     "Rotary",
+    "attention_mass",
     "copy_blocks",
     "paged_attention",
     "rope_shift",
@@ -86,6 +87,48 @@ def paged_attention(
         cu_entries,
         scale=scale,
         max_query_len=max_query_len,
+        window=window,
+        chunk=chunk,
+        softcap=softcap,
+        sinks=sinks,
+        latent_dim=latent_dim,
+        rope=rope,
+    )
+
+
+def attention_mass(
+    query: torch.Tensor,
+    kv_cache: torch.Tensor,
+    out: torch.Tensor,
+    mass: torch.Tensor,
+    first: int,
+    positions: torch.Tensor,
+    entries: torch.Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    chunk: int | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    latent_dim: int | None = None,
+    rope: Rotary | None = None,
+) -> None:
+    """`paged_attention` of one sequence's rows that also says what they looked at.
+
+    mass: float64 [num_keys]; mass[i] grows by the weight that the key at position first + i has
+    in the softmax, summed over all rows and heads. A key that a row does not see (behind it,
+    outside its window or chunk) gets nothing from it; what a sink takes is nobody's.
+    The other arguments are those of `paged_attention`, where `entries` are this sequence's.
+    """
+    select("attention_mass", kv_cache.device)(
+        query,
+        kv_cache,
+        out,
+        mass,
+        first,
+        positions,
+        entries,
+        scale=scale,
         window=window,
         chunk=chunk,
         softcap=softcap,

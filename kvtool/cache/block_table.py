@@ -3,7 +3,14 @@
 An entry `(block_id, offset, start, length, delta)` says: slot `offset + i` of the block holds
 the KV of position `start + i`, for `i < length`; `delta = start - (home + offset)` where `home`
 is the position that slot 0 of the block was rotated for. Entries are sorted and tile
-`[0, num_tokens)`. An ordinary entry has offset 0, delta 0 and, but for the last, full length.
+`[0, num_tokens)`.
+
+    own blocks                   | a run's               | own blocks
+    [.... .... ..               ][  .. .... .           ][.... ....
+    offset 0, delta 0, full but    any offset, delta       as in front; slot 0 at the first
+    for the last                                           position behind the run
+
+A request without runs has own blocks only, its entry i at position i * block_size.
 """
 
 from __future__ import annotations
@@ -12,6 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from kvtool.cache.block_pool import BlockIds
+from kvtool.reuse.run import Run
 
 ENTRY_FIELDS = 5
 
@@ -31,6 +41,10 @@ class BlockTable:
         self._rows = np.empty((4, ENTRY_FIELDS), dtype=np.int32)
         self.num_entries = 0
         self.num_tokens = 0
+        # Behind the last run: the first entry of own blocks, and its position.
+        self._first = 0
+        self._origin = 0
+        self._runs: list[tuple[int, int]] = []  # entries [first, end) of each
 
     @property
     def entries(self) -> npt.NDArray[np.int32]:
@@ -52,54 +66,100 @@ class BlockTable:
     def entry(self, index: int) -> Entry:
         return Entry(*self.entries[index].tolist())
 
-    def ids(self, first: int, end: int) -> npt.NDArray[np.int64]:
+    def ids(self, first: int, end: int) -> BlockIds:
         """Block ids of entries [first, end), int64, as a copy."""
         return self.entries[first:end, 0].astype(np.int64)
 
+    def own_ids(self) -> BlockIds:
+        """Block ids of all entries but those of runs, int64."""
+        ids = self.ids(0, self.num_entries)
+        if self._runs:
+            ids = np.delete(ids, np.concatenate([np.arange(*run) for run in self._runs]))
+        return ids
+
+    def num_filled(self, block_size: int) -> int:
+        """Slots in use of a last own block that has others free, else 0."""
+        return (self.num_tokens - self._origin) % block_size
+
     def extend(self, block_ids: npt.ArrayLike, num_tokens: int, block_size: int) -> None:
-        """Cover [0, num_tokens): fill the last entry, then append ordinary ones.
+        """Cover [0, num_tokens) with own blocks: fill the last one, then append.
 
         block_ids: the further blocks this needs, no more and no fewer.
         """
-        first, end = self.num_entries, -(-num_tokens // block_size)
-        if end > len(self._rows):
-            rows = np.empty((max(end, 2 * len(self._rows)), ENTRY_FIELDS), dtype=np.int32)
-            rows[:first] = self._rows[:first]
-            self._rows = rows
-        if first:
+        if num_tokens == self.num_tokens:
+            return
+        first, start = self.num_entries, self._origin - self._first * block_size
+        end = -(-(num_tokens - start) // block_size)
+        self._reserve(end)
+        if first > self._first:
             self._rows[first - 1, 3] = block_size
         if end > first:
             rows = self._rows[first:end]
             rows[:] = (0, 0, 0, block_size, 0)
             rows[:, 0] = block_ids
-            rows[:, 2] = np.arange(first * block_size, end * block_size, block_size)
-        self._rows[end - 1, 3] = num_tokens - (end - 1) * block_size
+            rows[:, 2] = np.arange(start + first * block_size, start + end * block_size, block_size)
+        self._rows[end - 1, 3] = num_tokens - start - (end - 1) * block_size
         self.num_entries = end
         self.num_tokens = num_tokens
+
+    def add_run(self, run: Run, block_size: int) -> None:
+        """Cover [0, run.stop), given [0, run.start), with the run's blocks as they are."""
+        assert run.start == self.num_tokens, f"{run} does not continue {self.num_tokens}"
+        first, end = self.num_entries, self.num_entries + len(run.blocks)
+        self._reserve(end)
+        rows = self._rows[first:end]
+        begin = run.start - run.offset  # the position of slot 0 of the first block
+        edges = np.arange(begin, begin + (len(rows) + 1) * block_size, block_size)
+        edges[0], edges[-1] = run.start, run.stop
+        rows[:, 0] = run.blocks
+        rows[:, 1] = 0
+        rows[0, 1] = run.offset
+        rows[:, 2] = edges[:-1]
+        rows[:, 3] = np.diff(edges)
+        rows[:, 4] = run.delta
+        self._runs.append((first, end))
+        self.num_entries = self._first = end
+        self.num_tokens = self._origin = run.stop
 
     def replace_block(self, index: int, block_id: int) -> None:
         """Point an entry at another block that holds the same KV in the same slots."""
         self._rows[index, 0] = block_id
 
     def cut(self, num_entries: int, block_size: int) -> None:
-        """Keep the first `num_entries` entries, all of them full."""
+        """Keep the first `num_entries` entries, all of them own and full."""
+        assert not self._runs
         self.num_entries = num_entries
         self.num_tokens = num_entries * block_size
 
     def clear(self) -> None:
-        self.num_entries = 0
-        self.num_tokens = 0
+        self.num_entries = self.num_tokens = self._first = self._origin = 0
+        self._runs.clear()
 
-    def slots(self, start: int, end: int, block_size: int) -> npt.NDArray[np.int64]:
-        """Slots `block_id * block_size + offset` of positions [start, end), int64."""
-        positions = np.arange(start, end, dtype=np.int64)
+    def slots(self, positions: BlockIds, block_size: int) -> BlockIds:
+        """Slots `block_id * block_size + offset` of these positions (ascending), int64."""
+        block, offset, start, _, _ = self._rows[self.num_entries - 1].tolist()
+        if len(positions) and positions[0] >= start:  # a decode
+            slots: BlockIds = positions + (block * block_size + offset - start)
+            return slots
         rows = self.entries[np.searchsorted(self.entries[:, 2], positions, side="right") - 1]
         return rows[:, 0].astype(np.int64) * block_size + rows[:, 1] + positions - rows[:, 2]
 
-    def check_integrity(self) -> None:
-        """Entries are sorted and tile [0, num_tokens)."""
-        end = 0
-        for _, _, start, length, _ in self.entries.tolist():
+    def _reserve(self, num_entries: int) -> None:
+        if num_entries > len(self._rows):
+            rows = np.empty((max(num_entries, 2 * len(self._rows)), ENTRY_FIELDS), dtype=np.int32)
+            rows[: self.num_entries] = self.entries
+            self._rows = rows
+
+    def check_integrity(self, block_size: int) -> None:
+        """Entries are sorted, tile [0, num_tokens), and stay inside their blocks; own ones begin
+        with slot 0 and follow each other without a free slot."""
+        end, in_run = 0, {i for run in self._runs for i in range(*run)}
+        for i, (_, offset, start, length, delta) in enumerate(self.entries.tolist()):
             assert start == end and length > 0, f"entry at {start} does not continue {end}"
+            assert offset + length <= block_size, f"entry at {start} leaves its block"
             end += length
+            if i not in in_run:
+                assert offset == delta == 0, f"own entry at {start} is not ordinary"
+                is_last = i + 1 == self.num_entries or i + 1 in in_run
+                assert length == block_size or is_last, f"free slots behind {end}"
         assert end == self.num_tokens, f"entries end at {end}, not {self.num_tokens}"

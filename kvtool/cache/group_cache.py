@@ -14,9 +14,12 @@ from kvtool.cache.block_table import BlockTable
 from kvtool.cache.events import EventLog
 from kvtool.cache.eviction import EvictionPolicy
 from kvtool.cache.eviction_heap import EvictionHeap
+from kvtool.cache.gaps import num_blocks_between
 from kvtool.cache.index import Match, PrefixIndex
 from kvtool.cache.sequence import BlockCopy, SequenceKV
 from kvtool.cache.stats import CacheStats
+from kvtool.reuse.content_index import ContentIndex
+from kvtool.reuse.run import Run
 
 IndexFactory = Callable[[BlockPool], PrefixIndex]
 
@@ -35,6 +38,8 @@ class Growth(NamedTuple):
 
 
 class GroupCache:
+    """content: finds the same blocks by their text alone; only where shifted reuse asks for it."""
+
     def __init__(
         self,
         group_id: int,
@@ -46,6 +51,7 @@ class GroupCache:
     ) -> None:
         self.pool = pool
         self.index = index(pool)
+        self.content: ContentIndex | None = None
         self._group_id = group_id
         self._heap = EvictionHeap(pool, policy)
         self._stats = stats
@@ -65,8 +71,13 @@ class GroupCache:
     def count_hits(self, kv: SequenceKV) -> None:
         """The blocks taken from the cache are used now; the table holds nothing else yet."""
         table = kv.tables[self._group_id]
-        if table.num_entries:
-            self.pool.hit(table.ids(0, table.num_entries), kv.priority)
+        used = [table.ids(0, table.num_entries)]
+        used += [np.array(run.blocks) for run in kv.used_runs(self._group_id)]
+        for blocks in used:
+            if len(blocks):
+                self.pool.hit(blocks, kv.priority)
+            if self.content is not None:
+                self.content.touch(blocks[self.pool.num_tokens[blocks] == self.pool.block_size])
 
     def cut(self, kv: SequenceKV, num_blocks: int) -> None:
         """Unpin what was taken from the cache behind the first `num_blocks` full blocks."""
@@ -75,12 +86,29 @@ class GroupCache:
             self.let_go(table.ids(num_blocks, table.num_entries))
         table.cut(num_blocks, self.pool.block_size)
 
-    def growth(self, table: BlockTable, num_tokens: int) -> Growth:
+    def chain(self, block: int) -> BlockIds:
+        """The cached blocks from the first of its sequence to this one."""
+        blocks = [block]
+        parent_of = self.pool.parent_of
+        while (block := parent_of[block]) >= 0:
+            blocks.append(block)
+        return np.array(blocks[::-1], dtype=np.int64)
+
+    def num_missing(self, kv: SequenceKV, num_tokens: int) -> int:
+        """Own blocks that covering [0, num_tokens) takes, without a copy of the last one."""
+        table, size = kv.tables[self._group_id], self.pool.block_size
+        room = -table.num_filled(size) % size
+        runs = kv.runs(self._group_id)
+        return num_blocks_between(table.num_tokens, num_tokens, runs, size, room)
+
+    def growth(self, kv: SequenceKV, num_tokens: int) -> Growth:
         """What covering [0, num_tokens) takes. Changes nothing."""
-        num_blocks = -(-num_tokens // self.pool.block_size) - table.num_entries
-        filled = table.num_tokens % self.pool.block_size
-        tail = self._tail(table.last_block, filled) if filled else Tail.KEEP
-        return Growth(num_blocks + (tail is Tail.COPY), tail)
+        table = kv.tables[self._group_id]
+        filled = table.num_filled(self.pool.block_size)
+        tail = Tail.KEEP
+        if filled and not any(run.start == table.num_tokens for run in kv.runs(self._group_id)):
+            tail = self._tail(table.last_block, filled)
+        return Growth(self.num_missing(kv, num_tokens) + (tail is Tail.COPY), tail)
 
     def _tail(self, block: int, filled: int) -> Tail:
         pool = self.pool
@@ -95,7 +123,7 @@ class GroupCache:
     def grow(self, kv: SequenceKV, num_tokens: int, growth: Growth) -> BlockCopy | None:
         """Cover [0, num_tokens); the blocks must be available."""
         table = kv.tables[self._group_id]
-        last, filled = table.num_entries - 1, table.num_tokens % self.pool.block_size
+        last, filled = table.num_entries - 1, table.num_filled(self.pool.block_size)
         if growth.tail is Tail.TAKE_OVER:
             self._remove(table.last_block)
             self._stats.taken_over_blocks += 1
@@ -110,8 +138,20 @@ class GroupCache:
             kv.copy_sources[self._group_id].append(source)
             table.replace_block(last, target)
             self._stats.copied_blocks += 1
-        table.extend(blocks, num_tokens, self.pool.block_size)
+        for run in kv.runs(self._group_id):
+            if table.num_tokens <= run.start < num_tokens:
+                blocks = self._extend(table, run.start, blocks)
+                table.add_run(run, self.pool.block_size)
+        self._extend(table, num_tokens, blocks)
         return copy
+
+    def _extend(self, table: BlockTable, num_tokens: int, blocks: BlockIds) -> BlockIds:
+        """Cover [0, num_tokens) with the first of these own blocks; the rest of them."""
+        size = self.pool.block_size
+        room = -table.num_filled(size) % size
+        count = num_blocks_between(table.num_tokens, num_tokens, (), size, room)
+        table.extend(blocks[:count], num_tokens, size)
+        return blocks[count:]
 
     def release_copy_sources(self, kv: SequenceKV) -> None:
         sources = kv.copy_sources[self._group_id]
@@ -133,6 +173,8 @@ class GroupCache:
         if len(new):
             self.pool.start_use(new, now, kv.priority)
             self._stats.stored_blocks += len(new)
+            if self.content is not None:
+                self.content.add(new, kv.namespace)
             if self._events:
                 before = int(found[-1]) if len(found) else parent
                 run = tokens[len(found) * size : num_indexed * size]
@@ -166,17 +208,19 @@ class GroupCache:
         if self.index.insert_partial(block, rest, parent, kv.namespace):
             self.pool.start_use(np.array([block]), now, kv.priority)
             self._stats.stored_blocks += 1
+            if self.content is not None:
+                self.content.add_partial(block, kv.namespace)
 
     def release(self, kv: SequenceKV, now: int) -> None:
         """Drop everything `kv` holds. It used its blocks until now, unless it never got slots."""
         self.release_copy_sources(kv)
         table = kv.tables[self._group_id]
-        if table.num_entries:
-            blocks = table.ids(0, table.num_entries)
+        held = [table.own_ids(), *([] if kv.shift is None else [kv.shift.pins[self._group_id]])]
+        for blocks in held:
             if kv.query is None:
                 self.pool.last_use[blocks] = now
             self.let_go(blocks)
-            table.clear()
+        table.clear()
 
     def clear(self) -> None:
         """Forget all blocks without an event for each."""
@@ -209,6 +253,8 @@ class GroupCache:
         """Take a leaf out of the index; its parent, if that may be evicted now."""
         if self._events:
             self._events.removed(block)
+        if self.content is not None:
+            self.content.remove(block)
         return self.index.remove(block)
 
     def check_integrity(self, live: Iterable[SequenceKV], copied: Counter[int]) -> None:
@@ -216,12 +262,27 @@ class GroupCache:
         holders = Counter(copied)
         for kv in live:
             table = kv.tables[self._group_id]
-            table.check_integrity()
-            holders.update(table.block_ids)
+            table.check_integrity(self.pool.block_size)
+            holders.update(table.own_ids().tolist())
             holders.update(kv.copy_sources[self._group_id])
-            committed = np.array(table.block_ids[: kv.num_committed_blocks], dtype=np.int64)
+            if kv.shift is not None:
+                holders.update(kv.shift.pins[self._group_id].tolist())
+                self._check_runs(kv.used_runs(self._group_id))
+            committed = table.ids(0, kv.num_committed_blocks)
             assert (self.pool.num_tokens[committed] == self.pool.block_size).all()
             assert (self.pool.parent[committed[1:]] == committed[:-1]).all()
         self.pool.check_integrity(holders)
         self.index.check_integrity()
+        if self.content is not None:
+            self.content.check_integrity()
         self._heap.check_integrity()
+
+    def _check_runs(self, runs: Iterable[Run]) -> None:
+        """Their blocks are cached, full up to the run's end, and moved by delta."""
+        for run in runs:
+            blocks = list(run.blocks)
+            ends = self.pool.num_tokens[blocks]
+            assert (ends[:-1] == self.pool.block_size).all(), f"{run} leaves the cache"
+            last = (run.offset + run.num_tokens - 1) % self.pool.block_size
+            assert last < ends[-1], f"{run} leaves the cache"
+            assert run.start - run.delta == self.pool.home_of[blocks[0]] + run.offset

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import numpy as np
 
-from kvtool.cache.backing import Backing, Load
-from kvtool.cache.block_keys import BlockKeys
+from kvtool.cache.backing import Backing
+from kvtool.cache.below import Below
 from kvtool.cache.block_pool import BlockPool, Tokens
 from kvtool.cache.events import AllBlocksCleared, EventLog, EventSink
 from kvtool.cache.eviction import POLICIES
 from kvtool.cache.group import GroupSpec
 from kvtool.cache.group_cache import GroupCache, Growth, IndexFactory
 from kvtool.cache.index import INDEXES, Match
-from kvtool.cache.saving import MIN_SAVED_BLOCKS, next_save
+from kvtool.cache.saving import MIN_SAVED_BLOCKS
 from kvtool.cache.sequence import BlockCopy, Query, SequenceKV
+from kvtool.cache.shift_planner import ShiftPlanner
 from kvtool.cache.stats import CacheStats
 from kvtool.cache.transfers import Transfers
 from kvtool.config import CacheConfig
@@ -25,7 +26,8 @@ __all__ = ["BlockCopy", "CacheManager", "SequenceKV", "Tokens"]
 
 
 class CacheManager:
-    """Blocks of all layer groups: begin → (allocate → commit)… → free for every request.
+    """Blocks of all layer groups: begin → (allocate → commit)… → free for every request; behind
+    begin, `extend_hit` and then `plan_shift` may find more than the pool's prefix index.
 
     `namespace` is opaque here (see `Namespace.digest`): requests with different ones never share.
     A hit is what every group has; blocks are handed out in all groups or in none.
@@ -44,7 +46,6 @@ class CacheManager:
     ) -> None:
         assert groups, "a model has at least one layer group"
         self.config = config
-        self.backing = backing if config.reuse != "none" else None
         self.stats = CacheStats()
         self._events = events
         self._now = 0
@@ -62,6 +63,14 @@ class CacheManager:
             for group_id in range(len(groups))
         )
         self._transfers = Transfers(self.groups)
+        self._below: Below | None = None
+        if backing is not None and config.reuse != "none":
+            self._below = Below(backing, self.groups, config, self._transfers, self.stats)
+        self.shift = ShiftPlanner(self.groups, config) if config.reuse == "shift" else None
+
+    @property
+    def backing(self) -> Backing | None:
+        return None if self._below is None else self._below.backing
 
     @property
     def num_blocks(self) -> int:
@@ -117,9 +126,8 @@ class CacheManager:
         kv.num_committed_blocks = hit // self.config.block_size
         if counted:
             kv.query = Query(len(tokens), hit, sum(match.collided for match in matches))
-        if self.backing is not None:
-            kv.keys = BlockKeys(namespace, tokens, self.config.block_size)
-            kv.num_saved_blocks = kv.num_committed_blocks
+        if self._below is not None:
+            self._below.begin(kv, tokens)
         return kv
 
     def extend_hit(self, kv: SequenceKV, *, align: int = 1) -> None:
@@ -129,26 +137,23 @@ class CacheManager:
         yet: the first `allocate` reserves blocks, and `kv.load` fills them within its step.
         align > 1: as in `begin`; a multiple of the block size.
         """
-        if self.backing is None or kv.keys is None:
-            return
-        size, first = self.config.block_size, kv.num_cached // self.config.block_size
-        whole_blocks = align > 1 or self.config.prefix_index == "chain"
-        stored = self.backing.match(kv.keys, first, whole_blocks=whole_blocks)
-        hit = first * size + sum(block.num_tokens for block in stored)
-        if align > 1:
-            hit = min(hit, len(kv.keys.tokens) - 1) // align * align
-        if hit <= kv.num_cached:
-            return
-        for group in self.groups:
-            group.cut(kv, first)
-        kv.stored = stored[: -(-hit // size) - first]
-        kv.num_cached = hit
-        for block in kv.stored:
-            if block.num_tokens < size or self.backing.is_promoted(block):
-                break
-            kv.num_saved_blocks += 1
-        if kv.query:
-            kv.query = kv.query._replace(num_hit_tokens=hit)
+        if self._below is not None:
+            self._below.extend_hit(kv, align)
+
+    def plan_shift(self, kv: SequenceKV, tokens: Tokens, barred: Set[int] = frozenset()) -> None:
+        """Look for the text behind the exact hit at other positions, and pin what is used of it.
+
+        Not for sequences begun without reuse. From now on `kv.shift` says, if it is not None,
+        which positions of `tokens` need computing; `allocate` never ends inside a run.
+        barred: blocks of the first group that must not donate.
+        """
+        if self.shift is not None:
+            self.shift.plan(kv, tokens, barred)
+
+    def num_missing_blocks(self, kv: SequenceKV, num_tokens: int) -> int:
+        """Blocks that covering [0, num_tokens) takes of each group, but for a copy of the last
+        one in the table."""
+        return max(group.num_missing(kv, num_tokens) for group in self.groups)
 
     def allocate(self, kv: SequenceKV, num_tokens: int) -> list[BlockCopy] | None:
         """Slots for [0, num_tokens); positions from the old `kv.num_tokens` on may be written.
@@ -166,20 +171,25 @@ class CacheManager:
         if growths is None:
             return None
         self._admit(kv)
+        if kv.shift is not None:
+            kv.shift.enter(kv.num_tokens, num_tokens)
         copies = [group.grow(kv, num_tokens, growth) for group, growth in zip(self.groups, growths)]
-        if kv.stored:
-            self._reserve_load(kv)
+        if kv.stored and self._below is not None:
+            self._below.reserve_load(kv)
         return [copy for copy in copies if copy is not None]
 
     def commit(self, kv: SequenceKV, tokens: Tokens) -> None:
-        """The KV of `tokens` = [0, n) is computed: its full blocks become visible.
+        """The KV of `tokens` = [0, n) is there: its full blocks become visible, as far as no run
+        comes before them.
 
         Where an equal block is visible already, `kv` continues on that one.
         """
         for group in self.groups:
             group.release_copy_sources(kv)
-        self._end_step(kv, tokens)
+        if self._below is not None:
+            self._below.end_step(kv, tokens)
         assert len(tokens) <= kv.num_tokens, f"{len(tokens)} tokens in {kv.num_tokens} slots"
+        tokens = tokens[: kv.num_exact]
         num_blocks = len(tokens) // self.config.block_size
         if num_blocks > kv.num_committed_blocks and kv.indexable and self.config.reuse != "none":
             self._now += 1
@@ -187,7 +197,8 @@ class CacheManager:
                 group.commit(kv, tokens, self._now) for group in self.groups
             )
             kv.indexable = kv.num_committed_blocks == num_blocks
-            self._save(kv, at_least=MIN_SAVED_BLOCKS)
+            if self._below is not None:
+                self._below.save(kv, at_least=MIN_SAVED_BLOCKS)
 
     def free(self, kv: SequenceKV, tokens: Tokens) -> None:
         """Commit `tokens`, the partial last block included, and drop all references.
@@ -195,15 +206,18 @@ class CacheManager:
         tokens: [0, n), the ones whose KV is computed; empty where nothing new may be kept.
         """
         self.commit(kv, tokens)
+        tokens = tokens[: kv.num_exact]
         self._now += 1
         for group in self.groups:
             if self.config.reuse != "none":
                 group.commit_partial(kv, tokens, self._now)
-        self._save(kv, tail=tokens)
+        if self._below is not None:
+            self._below.save(kv, tail=tokens)
         for group in self.groups:
             group.release(kv, self._now)
         self._transfers.release_ended()
         kv.num_cached = kv.num_committed_blocks = 0
+        kv.shift = None
 
     def release_ended_transfers(self) -> None:
         """Blocks whose copies are over become available."""
@@ -223,41 +237,11 @@ class CacheManager:
 
     def _growths(self, kv: SequenceKV, num_tokens: int) -> list[Growth] | None:
         """What covering [0, num_tokens) takes of each group; None: more than is available."""
-        growths = [group.growth(kv.tables[i], num_tokens) for i, group in enumerate(self.groups)]
+        growths = [group.growth(kv, num_tokens) for group in self.groups]
         for group, growth in zip(self.groups, growths):
             if growth.num_blocks > group.pool.num_available:
                 return None
         return growths
-
-    def _reserve_load(self, kv: SequenceKV) -> None:
-        first = -(-kv.num_cached // self.config.block_size) - len(kv.stored)
-        blocks = tuple(table.ids(first, first + len(kv.stored)) for table in kv.tables)
-        kv.load = Load(kv.stored, blocks)
-        kv.stored = ()
-        self._transfers.hold(kv.load, blocks)
-
-    def _end_step(self, kv: SequenceKV, tokens: Tokens) -> None:
-        """The load of the step is over, or never began if the step did not."""
-        if kv.load is not None:
-            if kv.load.claim():
-                assert not len(tokens), "committed what was not loaded"
-                kv.load.end()
-            elif len(tokens):
-                self.stats.count_loaded(kv.load)
-            kv.load = None
-        if kv.keys is not None:
-            kv.keys.extend(tokens)
-
-    def _save(self, kv: SequenceKV, at_least: int = 1, tail: Tokens | None = None) -> None:
-        """Write below what is committed and not written yet; tail: tokens of the whole sequence,
-        with its partly filled last block."""
-        if self.backing is None:
-            return
-        save = next_save(kv, self.config.block_size, at_least, tail)
-        if save is not None:
-            end = save.run.home // self.config.block_size + len(save.run.keys)
-            self._transfers.hold(save, tuple(table.ids(0, end) for table in kv.tables))
-            self.backing.save(save)
 
     def clear(self) -> None:
         """Forget everything in the pool. Nobody may hold a block; copies are waited for."""
@@ -276,5 +260,5 @@ class CacheManager:
             assert len({table.num_tokens for table in kv.tables}) == 1
         for group_id, group in enumerate(self.groups):
             group.check_integrity(live, self._transfers.holders(group_id))
-        if self.backing is not None:
-            self.backing.check_integrity()
+        if self._below is not None:
+            self._below.backing.check_integrity()

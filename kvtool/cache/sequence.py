@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kvtool.cache.backing import Load, StoredBlock
 from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.block_table import BlockTable
+from kvtool.cache.shifted import Runs, ShiftedKV
 
 
 class BlockCopy(NamedTuple):
@@ -19,11 +22,12 @@ class BlockCopy(NamedTuple):
 
 
 class Query(NamedTuple):
-    """The outcome of one lookup; collisions over all groups."""
+    """The outcome of one lookup; collisions over all groups. refused: see `CacheStats`."""
 
     num_tokens: int
     num_hit_tokens: int
     num_collisions: int
+    refused: Mapping[str, int] = MappingProxyType({})
 
 
 class SequenceKV:
@@ -38,6 +42,8 @@ class SequenceKV:
     keys: names of its blocks there. stored: found there, behind the full blocks of the pool; not
     loaded yet, because it has no slots yet. load: under way in the coming step, over `stored`.
     num_saved_blocks: leading full blocks that need not be written below (any more).
+
+    shift: what is served from text cached at other positions; None: nothing is.
     """
 
     def __init__(self, namespace: bytes, num_groups: int, priority: int = 0) -> None:
@@ -53,7 +59,21 @@ class SequenceKV:
         self.stored: tuple[StoredBlock, ...] = ()
         self.load: Load | None = None
         self.num_saved_blocks = 0
+        self.shift: ShiftedKV | None = None
 
     @property
     def num_tokens(self) -> int:
         return self.tables[0].num_tokens
+
+    @property
+    def num_exact(self) -> int | None:
+        """Leading tokens that may be indexed and saved; None: all."""
+        return None if self.shift is None else self.shift.num_exact
+
+    def runs(self, group: int) -> Runs:
+        """Runs that are read where they are, by start."""
+        return () if self.shift is None else self.shift.moved[group]
+
+    def used_runs(self, group: int) -> Runs:
+        """All runs, those that are copied included."""
+        return () if self.shift is None else self.shift.moved[group] + self.shift.copied[group]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from kvtool.cache.backing import Load
 from kvtool.cache.block_pool import BlockPool
 from kvtool.cache.block_table import BlockTable
 from kvtool.cache.sequence import Query
+from kvtool.cache.shifted import Sources
 
 
 @dataclass(slots=True)
@@ -16,7 +18,8 @@ class CacheStats:
     """Block counts are sums over the layer groups; token counts are counted once.
 
     hit_tokens are the matched ones; the scheduler recomputes the last token of a prompt that is
-    cached completely and counts it in `full_hit_recomputed`.
+    cached completely and counts it in `full_hit_recomputed`. refused_runs: cached text that was
+    not moved, by reason (`reuse.refusals`, `shift_planner`).
     """
 
     requests: int = 0
@@ -31,6 +34,9 @@ class CacheStats:
     taken_over_blocks: int = 0  # a partial block continued in place, without a copy
     loaded_blocks: int = 0  # read from the tiers below, all layer groups of a block as one
     loaded_tokens: int = 0
+    shifted_tokens: int = 0  # served from text cached at other positions
+    recomputed_tokens: int = 0  # of such text, computed again
+    refused_runs: dict[str, int] = field(default_factory=dict)
 
     @property
     def hit_rate(self) -> float:
@@ -42,6 +48,15 @@ class CacheStats:
         self.queried_tokens += query.num_tokens
         self.hit_tokens += query.num_hit_tokens
         self.collisions += query.num_collisions
+        for reason, count in query.refused.items():
+            self.count_refused(reason, count)
+
+    def count_refused(self, reason: str, count: int) -> None:
+        self.refused_runs[reason] = self.refused_runs.get(reason, 0) + count
+
+    def count_shifted(self, sources: Sources) -> None:
+        self.shifted_tokens += sources.shifted
+        self.recomputed_tokens += sources.recomputed
 
     def count_loaded(self, load: Load) -> None:
         self.loaded_blocks += len(load.blocks)
@@ -51,7 +66,7 @@ class CacheStats:
         """A completely cached prompt: one token is computed again for its logits."""
         self.full_hit_recomputed += 1
 
-    def as_dict(self) -> dict[str, int | float]:
+    def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "hit_rate": self.hit_rate}
 
 

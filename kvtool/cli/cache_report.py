@@ -39,6 +39,9 @@ def cache_report(runtime: Runtime, requests: Sequence[Request]) -> dict[str, Any
         },
         "fragmentation": {"value": metrics.fragmentation, "definition": FRAGMENTATION},
         "full_hit_recomputed": stats["full_hit_recomputed"],
+        "shifted_tokens": stats["shifted_tokens"],
+        "recomputed_tokens": stats["recomputed_tokens"],
+        "refused_runs": stats["refused_runs"],
         "stored_blocks": stats["stored_blocks"],
         "evicted_blocks": stats["evicted_blocks"],
         "duplicate_blocks": stats["duplicate_blocks"],
@@ -76,6 +79,7 @@ def stats_rows(
         (f"{mean}time to first token", _mean_ms([timing.ttft_ms for timing in timings])),
         (f"{mean}time per token", _mean_ms([timing.tpot_ms for timing in timings])),
         ("hit rate", f"{_percent(hit['value'])} ({hit['numerator']} of {hit['denominator']})"),
+        *_moved_rows(cache, effective),
         *tier_rows(cache, effective),
         ("blocks", _blocks_line(cache, effective)),
         ("KV", per_token),
@@ -94,6 +98,21 @@ def _usage_line(usages: list[Any]) -> str:
     named = dict(zip(parts[1:], rest))
     shown = [f"{n} {part}" for part, n in named.items() if n or part in ("cached", "computed")]
     return f"{total}: {', '.join(shown)}"
+
+
+def _moved_rows(cache: Mapping[str, Any], effective: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if effective["reuse"] != "shift":
+        return []
+    refused = [f"{count} {reason}" for reason, count in cache["refused_runs"].items()]
+    rule = f"donor {effective['donor']}, repair {effective['repair']}"
+    return [
+        (
+            "moved text",
+            f"{_tokens(cache['shifted_tokens'])} as it was, {cache['recomputed_tokens']} computed "
+            f"again ({rule})",
+        ),
+        ("runs not moved", ", ".join(refused) or "none"),
+    ]
 
 
 def _blocks_line(cache: Mapping[str, Any], effective: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from kvtool.models.tokenizer import Tokenizer, check_token_ids
 from kvtool.runtime import Runtime
 
 DIFFERENT = "different"  # the verdict of `verify` that means exit code 6
+APPROXIMATE = "approximate"  # the verdict where text was moved: no tolerance is promised for that
 
 
 def new_output(
@@ -131,5 +132,7 @@ def _logprobs(tokenizer: Tokenizer, request: Request) -> list[TokenLogprobs]:
 
 def _verification(runtime: Runtime, request: Request) -> dict[str, object]:
     usage = request.usage
-    found = verify(runtime.engine, request, str(runtime.effective["dtype"]))
-    return {"reused_tokens": usage.cached_tokens + usage.shifted_tokens, **asdict(found)}
+    found = asdict(verify(runtime.engine, request, str(runtime.effective["dtype"])))
+    if request.is_approximate:
+        found |= {"tolerance": None, "verdict": APPROXIMATE}
+    return {"reused_tokens": usage.cached_tokens + usage.shifted_tokens, **found}

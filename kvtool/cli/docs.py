@@ -19,6 +19,7 @@ from kvtool.cli.docs_text import (
     JSON_DOCUMENT,
     PREFILL,
     SCHEDULER,
+    SHIFT,
     STORAGE,
 )
 from kvtool.cli.dtypes import ALIASES
@@ -27,6 +28,7 @@ from kvtool.cli.interrupt import INTERRUPTED
 from kvtool.cli.sizes import UNITS
 from kvtool.config import SchedulerConfig
 from kvtool.errors import CacheError, ConfigError, InputError, ModelError, VerificationError
+from kvtool.gate.cases import SITUATIONS
 from kvtool.runtime.cache_folder import ENVIRONMENT
 
 ERRORS = (ConfigError, ModelError, CacheError, InputError, VerificationError)
@@ -45,6 +47,7 @@ def page() -> Iterator[str]:
     yield JSON_DOCUMENT.format(hit_rate=HIT_RATE, fragmentation=FRAGMENTATION)
     yield PREFILL
     yield STORAGE.format(environment=ENVIRONMENT)
+    yield SHIFT.format(situations=", ".join(SITUATIONS))
     yield INSPECT_CACHE
     yield EVENTS
     yield CONVERSATIONS

@@ -46,12 +46,14 @@ JSON_DOCUMENT = """\
 - `text`, and `token_ids`: EOS included, and the tokens of a stop string, which `text` omits.
 - `finish_reason`: `eos`, `stop` or `length`.
 - `usage`: `prompt_tokens` = `cached_tokens` + `shifted_tokens` + `recomputed_tokens` +
-  `computed_tokens`; `completion_tokens`. Shifted tokens are cached ones moved to another position,
-  recomputed ones are corrected after a move: both stay 0 as long as only prefixes are reused.
+  `computed_tokens`; `completion_tokens`. Shifted tokens are cached ones used at another position,
+  recomputed ones belong to such text and were computed again: both stay 0 without `--reuse shift`.
 - `timing`: `ttft_ms`, `tpot_ms`, `total_ms`.
 - `cache`: counters of the run. Rates come with their definition. `hit_rate`: {hit_rate}; with its
   `numerator` and `denominator`. `fragmentation`: {fragmentation}. `cached_by_tier`: the cached
-  tokens by where they came from; `device` is the block pool. `tiers`: for each tier below the
+  tokens by where they came from; `device` is the block pool. `shifted_tokens` and
+  `recomputed_tokens`: as in `usage`, of all requests; `refused_runs`: cached text that was not moved, by
+  reason. `tiers`: for each tier below the
   pool what was loaded and stored (blocks, tokens, bytes, seconds), `load_failures`, `not_stored`
   (reason and how often), `skipped_tokens` (computed, because to load them is slower), and the
   rates behind that decision, `bytes_per_s` and `compute_tokens_per_s` (null: not measured yet).
@@ -61,7 +63,8 @@ JSON_DOCUMENT = """\
   with `chain`, a chunk with `--deterministic`, null with `--reuse none`.
 - `verify`, where asked for: `reused_tokens` (of the prompt; at 0 nothing was reused, and nothing
   about reuse is shown), `max_abs_logit_diff`, `kl_mean`, `top1_agreement`, `tolerance`, `verdict`
-  (`identical`, `within tolerance`, `different`).
+  (`identical`, `within tolerance`, `different`; exit code 6). With moved text the verdict is
+  `approximate` and `tolerance` null: how far its logits are off is told, and is no failure.
 - `logprobs`, where asked for.
 """
 
@@ -98,6 +101,32 @@ that is full, slow, damaged or gone costs time, never the answer; a warning says
 - Where to load takes longer than to compute, by the rates measured so far, a run computes;
   `--stats` shows both times.
 - `--reuse none` uses no tier and stores nothing.
+"""
+
+SHIFT = """\
+## Text at another position
+
+With `--reuse shift` a text whose KV is in the block pool is used wherever it turns up again, not only
+where a prompt begins with it: its keys are turned to the new position. That is approximate, because
+it was computed behind other text; `--repair` says which of its tokens are computed again, and
+`--donor` which of several copies is taken. Exact hits come first; what is computed behind moved text
+is never stored, nor does it serve an exact request.
+
+It needs a passing record of the gate, or `--ungated`. `inspect-cache --gate MODEL` makes one: the
+prompts of a built-in probe set are computed in full and with moved text. Their situations:
+{situations}.
+The record is kept in the cache folder, where `--prune` leaves it; with `--no-cache-dir` the usual
+folder is read. It holds for the weights, the dtype, `--repair`, `--donor` and `--min-run` it was made
+with. Its JSON document:
+
+- `passed`, `failures` (why not), `limits` (`--gate-kl`, `--gate-top1`), `model`, `created`, `device`, `subject`
+  (what it holds for), `key`, `file`;
+- `situations`, and `pooled` over all of them: `cases` and `unmoved_cases` (prompts in which text was
+  moved, and in which none was), `prompt_tokens`, `moved_tokens`, `recompute_share` of these,
+  `kl_mean` (of KL(full recompute ∥ moved), nats), `top1_agreement`, `nll_change` of the answer's tokens. The
+  rows are the last one of each prompt and those of its answer, which is fed token by token.
+
+Exit code 6: outside the limits; the record is kept all the same.
 """
 
 EVENTS = """\

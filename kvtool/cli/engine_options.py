@@ -10,12 +10,13 @@ from kvtool.cli.event_target import parse_events
 from kvtool.cli.option_groups import OptionGroup
 from kvtool.cli.options import CACHE, MODEL, SAMPLING, SCHEDULER, count, one_of, option
 from kvtool.cli.parsers import non_empty
+from kvtool.cli.shift_options import SHIFT_OPTIONS
 from kvtool.cli.sizes import parse_size
 from kvtool.cli.storage_options import STORAGE_OPTIONS
 from kvtool.config import EngineConfig
 
 DEVICES = ("auto", "cpu", "cuda")
-REUSE = ("none", "prefix")
+REUSE = ("none", "prefix", "shift")
 PREFIX_INDEXES = ("radix", "chain")  # as in kvtool.cache.index, whose import takes too long here
 
 _MODEL_OPTIONS = {
@@ -125,7 +126,14 @@ _CACHE_OPTIONS = {
         ),
     ],
     "reuse": Annotated[
-        str, one_of(CACHE, "--reuse", REUSE, "none: every prompt is computed from its start.")
+        str,
+        one_of(
+            CACHE,
+            "--reuse",
+            REUSE,
+            "none: every prompt is computed from its start. prefix: exact, what a prompt begins "
+            "with. shift: also text computed at another position; approximate, see --ungated.",
+        ),
     ],
     "evict": Annotated[
         str, one_of(CACHE, "--evict", tuple(POLICIES), "Which cached blocks go first.")
@@ -147,5 +155,6 @@ _CACHE_OPTIONS = {
 }
 
 ENGINE = OptionGroup(
-    EngineConfig, _MODEL_OPTIONS | _SCHEDULER_OPTIONS | _CACHE_OPTIONS | STORAGE_OPTIONS
+    EngineConfig,
+    _MODEL_OPTIONS | _SCHEDULER_OPTIONS | _CACHE_OPTIONS | SHIFT_OPTIONS | STORAGE_OPTIONS,
 )

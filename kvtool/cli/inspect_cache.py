@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kvtool.cli.engine_options import ENGINE
+from kvtool.cli.gate_options import GATE_OPTIONS
 from kvtool.cli.inspect_request import InspectRequest
 from kvtool.cli.option_groups import OptionGroup, option_groups
 from kvtool.cli.options import OUTPUT, FormatOption, option
@@ -24,6 +25,8 @@ EXAMPLES = (
     'kvtool inspect-cache --why "What is the capital of France?"',
     "kvtool inspect-cache --file examples/notes.md",
     "kvtool inspect-cache --check",
+    "kvtool inspect-cache --gate demo --repair first:32",
+    "kvtool inspect-cache --rope-check demo",
     "kvtool inspect-cache --prune unused:30d --yes",
 )
 
@@ -119,6 +122,25 @@ _REQUEST = {
             help="Write a prefix as a Hugging Face cache.",
         ),
     ],
+    "gate": Annotated[
+        str | None,
+        _look(
+            "--gate",
+            parser=non_empty,
+            metavar="MODEL",
+            help="Measure how well moved text does, for --reuse shift, and keep the record; exit 6 "
+            "outside the limits. demo: the model that runs when none is named.",
+        ),
+    ],
+    "rope_check": Annotated[
+        str | None,
+        _look(
+            "--rope-check",
+            parser=non_empty,
+            metavar="MODEL",
+            help="What moved text rests on, measured on the weights; exit 6 if a fact fails.",
+        ),
+    ],
     "repair_index": Annotated[
         bool, _change("--repair-index", help="Make the index anew; drop what is damaged.")
     ],
@@ -147,6 +169,7 @@ _REQUEST = {
         ),
     ],
     "yes": Annotated[bool, _change("--yes", help="Do not ask.")],
+    **GATE_OPTIONS,
     "messages": MessagesOption,
     "system": SystemOption,
     "raw": RawOption,

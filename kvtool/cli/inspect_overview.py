@@ -17,6 +17,8 @@ from kvtool.cli.output import write, write_json
 from kvtool.cli.printable import printable
 from kvtool.cli.sizes import format_size
 from kvtool.config import EngineConfig
+from kvtool.gate.record import GateRecord
+from kvtool.gate.records import read_records
 from kvtool.inspection.overview import EntrySummary, Overview, TierSummary, overview
 from kvtool.tiers.disk.catalog import Catalog
 
@@ -37,11 +39,12 @@ _COLUMNS = {
 
 def show_overview(catalog: Catalog, request: InspectRequest, engine: EngineConfig) -> None:
     """Tiers and runs."""
-    found = overview(catalog)
+    found, gates = overview(catalog), read_records(catalog.path)
     if request.format == "json":
-        write_json(found)
+        records = [record.as_dict() for record in gates]
+        write_json({"tiers": found.tiers, "entries": found.entries, "gates": records})
         return
-    write(to_text(*_drawings(found, time.time())))
+    write(to_text(*_drawings(found, time.time()), *map(_gate_line, gates)))
 
 
 def _drawings(found: Overview, now: float) -> list[RenderableType]:
@@ -54,6 +57,15 @@ def _drawings(found: Overview, now: float) -> list[RenderableType]:
             size = format_size(sum(run.bytes for run in rest))
             drawings.append(Text(f"  … and {count(len(rest), 'more run')} ({size})", style="dim"))
     return drawings
+
+
+def _gate_line(record: GateRecord) -> RenderableType:
+    subject, pooled = record.subject, record.pooled
+    what = f"{subject.compute_dtype}, repair {subject.repair}, donor {subject.donor}"
+    line = f"gate  {printable(record.model)} {short_key(subject.weights)}, {what}"
+    if pooled.kl_mean is not None and pooled.top1_agreement is not None:
+        line += f": mean KL {pooled.kl_mean:.4f}, top-1 {pooled.top1_agreement:.3f}"
+    return Text(f"{line}, {'passed' if record.passed else 'not passed'}")
 
 
 def _tier_line(tier: TierSummary) -> str:

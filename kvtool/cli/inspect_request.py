@@ -18,6 +18,8 @@ ACTIONS = {
     "--diff": "kvtool.cli.inspect_diff:show_diff",
     "--check": "kvtool.cli.inspect_check:show_check",
     "--stats": "kvtool.cli.inspect_statistics:show_statistics",
+    "--gate": "kvtool.cli.inspect_gate:measure_gate",
+    "--rope-check": "kvtool.cli.inspect_rope:check_rope",
     "--export": "kvtool.cli.inspect_exchange:export_run",
     "--import": "kvtool.cli.inspect_exchange:import_run",
     "--repair-index": "kvtool.cli.inspect_repair:repair",
@@ -34,6 +36,8 @@ BELONGS = {
     "--raw": ("--why", "--diff"),
     "--key": ("--stats", "--export"),
     "--plot": ("--stats",),
+    **dict.fromkeys(("--repair", "--donor", "--min-run"), ("--gate",)),
+    **dict.fromkeys(("--gate-kl", "--gate-top1"), ("--gate",)),
     "--yes": ("--import", "--repair-index", "--pin", "--unpin", "--prune"),
 }
 
@@ -49,6 +53,8 @@ class InspectRequest:
     diff: tuple[str, str] | None = None
     check: bool = False
     stats: bool = False
+    gate: str | None = None
+    rope_check: str | None = None
     export: str | None = None
     import_: str | None = None
     repair_index: bool = False
@@ -60,6 +66,11 @@ class InspectRequest:
     raw: bool = False
     key: str | None = None
     plot: str | None = None
+    repair: str | None = None
+    donor: str | None = None
+    min_run: int | None = None
+    gate_kl: float | None = None
+    gate_top1: float | None = None
     yes: bool = False
     format: str = "human"
 
@@ -79,7 +90,8 @@ class InspectRequest:
         return action
 
     def _is_given(self, name: str) -> bool:
-        return getattr(self, name) not in (None, False, [], ())
+        value = getattr(self, name)
+        return value is not None and value is not False and value not in ([], ())
 
 
 def _option(field: str) -> str:

@@ -12,13 +12,15 @@ from kvtool.runtime.cache_folder import cache_folder, check_outside
 from kvtool.tiers.disk.catalog import Catalog
 
 # Actions for a folder whose index may be past opening, or may not exist yet.
-NEED_NO_CATALOG = ("--repair-index", "--import")
+NEED_NO_CATALOG = ("--repair-index", "--import", "--gate", "--rope-check")
 
 
 def run_action(
     action: str, target: str | None, request: InspectRequest, engine: EngineConfig
 ) -> None:
     """Raises `CacheError` for a folder that is missing, damaged or no cache."""
+    if action == "--rope-check" and target is not None:
+        raise ConfigError(f"--rope-check looks at a model and at no cache; drop {target}.")
     if target is not None and engine.cache_dir is not None:
         raise ConfigError(f"DIR is {target!r} and --cache-dir is {engine.cache_dir!r}; give one.")
     target = engine.cache_dir if target is None else target

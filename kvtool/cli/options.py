@@ -12,6 +12,7 @@ from kvtool.cli.parsers import choice, integer
 
 SAMPLING, MODEL, SCHEDULER = "Sampling", "Model", "Scheduler"
 CACHE, STORAGE, OUTPUT = "KV cache", "KV storage", "Output"
+SHIFT = "Moved text (--reuse shift)"
 
 
 def option(
@@ -21,12 +22,13 @@ def option(
     return typer.Option(*names, help=help, rich_help_panel=panel, parser=parser, **settings)
 
 
-def one_of(panel: str, name: str, names: tuple[str, ...], help: str) -> Any:
-    return option(panel, name, help=help, parser=choice(names), metavar="|".join(names))
+def one_of(panel: str, name: str, names: tuple[str, ...], help: str, **settings: Any) -> Any:
+    metavar = "|".join(names)
+    return option(panel, name, help=help, parser=choice(names), metavar=metavar, **settings)
 
 
-def count(panel: str, name: str, help: str, *, minimum: int = 1) -> Any:
-    return option(panel, name, help=help, parser=integer(minimum), metavar="N")
+def count(panel: str, name: str, help: str, *, minimum: int = 1, **settings: Any) -> Any:
+    return option(panel, name, help=help, parser=integer(minimum), metavar="N", **settings)
 
 
 FormatOption = Annotated[

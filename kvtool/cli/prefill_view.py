@@ -23,9 +23,11 @@ _OPTIONS = (
 
 
 def file_line(file: PrefilledFile) -> str:
+    moved = f"{file.shifted_tokens} moved, {file.recomputed_tokens} of moved text computed again, "
     return (
         f"{_name(file)}: {file.prompt_tokens} tokens, {file.cached_tokens} from the cache, "
-        f"{file.computed_tokens} computed; {file.stored_tokens} kept on {file.tier} "
+        f"{moved * (file.shifted_tokens > 0)}{file.computed_tokens} computed; "
+        f"{file.stored_tokens} kept on {file.tier} "
         f"({format_size(file.stored_bytes)})"
     )
 
@@ -82,6 +84,8 @@ def _prompts(some: int, all_of_them: int) -> str:
 
 
 def _reason(file: PrefilledFile, runtime: Runtime) -> str:
+    if file.shifted_tokens:
+        return "behind text that was moved here nothing is exact, and only exact KV is kept"
     assert runtime.storage.tiers is not None
     rows: list[dict[str, Any]] = runtime.storage.tiers.report()
     reasons = next(row["not_stored"] for row in rows if row["name"] == file.tier)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kvtool.cache.manager import CacheManager
 from kvtool.config import SchedulerConfig
-from kvtool.engine.batch import Batch, StepOutput
-from kvtool.engine.executor import Executor
+from kvtool.engine.batch import Batch, Selected, StepOutput
+from kvtool.engine.executor import Executor, RunRefused, Selecting
 from kvtool.engine.metrics import EngineMetrics
 from kvtool.engine.request import Request
 from kvtool.engine.scheduler import Scheduler
+from kvtool.errors import ConfigError
 from kvtool.tiers.loading import LoadFailed
 
 _MIN_MEASURED_TOKENS = 64  # of a step that says how fast prompts are computed
@@ -33,6 +34,8 @@ class Engine:
         check_integrity: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        if manager.shift is not None and manager.shift.repair.selects:
+            _check_selecting(executor, str(manager.shift.repair))
         self.executor = executor
         self.manager = manager
         self.scheduler = Scheduler(manager, config)
@@ -76,7 +79,7 @@ class Engine:
         around it leaves an engine whose requests can only be ended.
 
         Stored KV that cannot be read costs the step: nobody progresses, the tier has forgotten
-        it, and so the next attempt computes it.
+        it, and so the next attempt computes it. The same with a run that fails its check.
         """
         self._assert_whole()
         self._is_torn = True
@@ -84,16 +87,21 @@ class Engine:
         blocks_in_use = self.manager.num_blocks - self.manager.num_available_blocks
         try:
             output = self._execute(batch)
+            selected = self._select(batch)
         except LoadFailed:
             self.scheduler.rollback(batch)
             self.metrics.failed_loads += 1
+            self._is_torn = False
+            return []
+        except RunRefused as refused:
+            self.scheduler.refuse(batch, refused)
             self._is_torn = False
             return []
         except BaseException:
             self.scheduler.rollback(batch)
             self._is_torn = False
             raise
-        progressed = self.scheduler.update(batch, output)
+        progressed = self.scheduler.update(batch, output, selected)
         self._is_torn = False
         now_s = self._clock()
         for request in progressed:
@@ -115,6 +123,12 @@ class Engine:
         backing.computed(batch.num_tokens, self._clock() - start_s)
         return output
 
+    def _select(self, batch: Batch) -> Mapping[int, Selected]:
+        if not batch.selections:
+            return {}
+        assert isinstance(self.executor, Selecting)
+        return self.executor.select(batch.selections)
+
     def run(self, requests: Iterable[Request]) -> Iterator[Request]:
         """Add all, step until no work is left, yield each request when it is finished."""
         for request in requests:
@@ -129,3 +143,11 @@ class Engine:
         """Raises `AssertionError` where pools, indexes or tables contradict each other."""
         live = [request.kv for request in self.scheduler.running if request.kv is not None]
         self.manager.check_integrity(live)
+
+
+def _check_selecting(executor: Executor, repair: str) -> None:
+    if not isinstance(executor, Selecting):
+        raise ConfigError(
+            f"--repair {repair} needs a model that chooses tokens; there is none here.",
+            hint="Use --repair auto, or for example first:32.",
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -13,10 +13,20 @@ from torch import Tensor
 
 from kvtool.cache.backing import Load
 from kvtool.cache.group import GroupSpec
-from kvtool.engine.batch import Batch, ScheduledRequest, StepOutput
+from kvtool.engine.batch import (
+    Batch,
+    ScheduledRequest,
+    ScheduledSelection,
+    Selected,
+    StepOutput,
+)
+from kvtool.engine.executor import RunRefused
 from kvtool.engine.sampler import sample
 from kvtool.models.hf import PagedModel
 from kvtool.models.inputs import ForwardInputs, GroupInputs
+from kvtool.models.moving import move_keys
+from kvtool.models.selection import select_tokens
+from kvtool.models.shift_check import Move, failing_runs
 from kvtool.tiers.loading import Loading
 from kvtool_kernels import copy_blocks
 
@@ -44,23 +54,50 @@ class ModelExecutor:
         self.model = model
         self.loader = loader
         self.groups: tuple[GroupSpec, ...] = model.groups
+        self._block_size = block_size
         model.allocate_pools(num_blocks, block_size)
 
     @torch.inference_mode()
     def execute(self, batch: Batch) -> StepOutput:
+        self._check_runs(batch.scheduled)
         for pool, copies in zip(self.model.pools, batch.copies):
             if len(copies):
                 copy_blocks(pool, self._tensor(copies))
+        for group, moves in enumerate(batch.moves):
+            if len(moves):
+                move_keys(self.model, group, *self._tensor(moves).unbind(1))
         loadings = self._start(batch.loads)
+        if not batch.requests:
+            _finish(loadings)
+            return {}
         logits = self.model.forward(self._inputs(batch.requests, loadings))
-        for loading in loadings:
-            loading.finish()
+        _finish(loadings)
         sampled = [scheduled.request for scheduled in batch.requests if scheduled.sample]
         return {request.id: token for request, token in zip(sampled, sample(logits, sampled))}
+
+    def select(self, selections: Sequence[ScheduledSelection]) -> Mapping[int, Selected]:
+        selected = {}
+        for rows, rule, candidates in ((s.rows, s.rule, s.candidates) for s in selections):
+            choice = select_tokens(self.model, rule, self._inputs([rows], []), candidates)
+            selected[rows.request.id] = Selected(choice.positions, choice.row_layers)
+        return selected
 
     def close(self) -> None:
         """Frees the pools."""
         self.model.release_pools()
+
+    def _check_runs(self, scheduled: Sequence[ScheduledRequest]) -> None:
+        """Before anything is stored: every run that is read for the first time."""
+        owners = [(s.request, run) for s in scheduled for run in s.runs]
+        if not owners:
+            return
+        moves = [Move(run, request.tokens[run.start : run.stop]) for request, run in owners]
+        failing = set(failing_runs(self.model, moves, self._block_size))
+        if failing:
+            ids = {request.id for request, run in owners if run in failing}
+            raise RunRefused(
+                {i: tuple(run for r, run in owners if r.id == i and run in failing) for i in ids}
+            )
 
     def _start(self, loads: Sequence[Load]) -> list[Loading]:
         if not loads:
@@ -74,11 +111,10 @@ class ModelExecutor:
         """Requests one behind the other in one row of tokens."""
         lengths = [scheduled.num_tokens for scheduled in requests]
         ends = np.cumsum(lengths)
-        positions = [np.arange(s.start, s.end, dtype=np.int64) for s in requests]
         rows = [end - 1 for end, scheduled in zip(ends, requests) if scheduled.sample]
         return ForwardInputs(
             token_ids=self._tensor(np.concatenate([s.token_ids for s in requests])).long(),
-            positions=self._tensor(np.concatenate(positions)),
+            positions=self._tensor(np.concatenate([s.positions for s in requests])),
             logits_rows=self._tensor(np.array(rows, dtype=np.int64)),
             cu_seqlens_q=self._tensor(_cumulative(lengths)),
             max_query_len=max(lengths),
@@ -97,6 +133,11 @@ class ModelExecutor:
 
     def _tensor(self, array: npt.NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self.model.device)
+
+
+def _finish(loadings: Sequence[Loading]) -> None:
+    for loading in loadings:
+        loading.finish()
 
 
 def _wait_for_all(loadings: Sequence[Loading], layer: int) -> None:

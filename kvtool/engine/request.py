@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtool.cache.manager import SequenceKV
+from kvtool.cache.shifted import Sources
 from kvtool.engine.batch import SampledToken
 from kvtool.engine.metrics import Timing
 from kvtool.engine.sampling import SamplingParams
@@ -48,7 +49,8 @@ class Request:
 
     `tokens` = prompt + output so far, int32. `kv` is what it holds of the cache while it runs.
     `num_computed_tokens`: tokens whose KV exists, those served from the cache included.
-    `reuse` False: neither uses cached KV nor leaves any. `priority`: of its blocks, where the
+    `reuse` False: neither uses cached KV nor leaves any. `shift`: text cached at other positions
+    may serve it where the cache is made for that. `priority`: of its blocks, where the
     eviction policy asks for one; the lowest is evicted first.
     `forced_ids`: a recorded reply, taken instead of the sampler's choice (replay, --verify).
     `samples`: the sampled tokens, kept only where there is more to them than their ids: with
@@ -62,6 +64,7 @@ class Request:
         *,
         namespace: bytes = b"",
         reuse: bool = True,
+        shift: bool = True,
         priority: int = 0,
         forced_ids: tuple[int, ...] | None = None,
         keep_logits: bool = False,
@@ -74,6 +77,7 @@ class Request:
         self.sampling = sampling
         self.namespace = namespace
         self.reuse = reuse
+        self.shift = shift
         self.priority = priority
         self.forced_ids = forced_ids
         self.keep_logits = keep_logits
@@ -87,6 +91,11 @@ class Request:
         self.admitted = False  # once at least, for a step that was carried out
         self.num_cached_tokens = 0  # of the prompt, at first admission
         self.cached_by_tier: dict[str, int] = {}  # the same, by device, host, disk and remote
+        self.sources = Sources()  # of the prompt, at first admission
+        self.is_approximate = False  # some of its KV was, or rested on, moved text
+        self.num_wanted_blocks: int | None = None  # when it last found no room, with its runs
+        self.num_refused_plans = 0  # that failed the check of their runs
+        self.barred_blocks: set[int] = set()  # donors that failed
         self.num_preemptions = 0
         self.last_step = -1  # the step this request was last part of
         self.overtaken = 0  # later arrivals that were admitted first
@@ -135,8 +144,8 @@ class Request:
         return Usage(
             prompt_tokens=self.num_prompt_tokens,
             cached_tokens=self.num_cached_tokens,
-            shifted_tokens=0,
-            recomputed_tokens=0,
+            shifted_tokens=self.sources.shifted,
+            recomputed_tokens=self.sources.recomputed,
             completion_tokens=self.num_output_tokens,
         )
 

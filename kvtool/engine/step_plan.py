@@ -5,68 +5,105 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from kvtool.cache.backing import Load
-from kvtool.cache.manager import BlockCopy
-from kvtool.engine.batch import Batch, ScheduledRequest
+from kvtool.cache.block_pool import BlockIds
+from kvtool.cache.manager import BlockCopy, SequenceKV
+from kvtool.engine.batch import Batch, ScheduledRequest, ScheduledSelection
+from kvtool.engine.next_rows import NextRows
 from kvtool.engine.request import Request
+
+Moves = tuple[npt.NDArray[np.int64], ...]
 
 
 class StepPlan:
-    """budget: tokens the step may still take."""
+    """budget: tokens the step may still take. rule: how repair chooses tokens."""
 
-    def __init__(self, max_tokens: int, max_requests: int, block_size: int) -> None:
+    def __init__(self, max_tokens: int, max_requests: int, block_size: int, rule: str) -> None:
         self.budget = max_tokens
         self._max_requests = max_requests
         self._block_size = block_size
+        self._rule = rule
+        self._requests: list[Request] = []
         self._scheduled: list[ScheduledRequest] = []
+        self._selections: list[ScheduledSelection] = []
         self._copies: list[BlockCopy] = []
+        self._moves: list[Moves] = []
         self._loads: list[Load] = []
 
     @property
     def has_room(self) -> bool:
-        return self.budget > 0 and len(self._scheduled) < self._max_requests
+        return self.budget > 0 and len(self._requests) < self._max_requests
 
-    def add(self, request: Request, num_tokens: int, copies: Sequence[BlockCopy]) -> None:
-        self._scheduled.append(schedule_tokens(request, num_tokens, self._block_size))
+    def add(self, request: Request, rows: NextRows, copies: Sequence[BlockCopy]) -> None:
+        kv = request.kv
+        assert kv is not None
+        scheduled = schedule_rows(request, rows.positions, self._block_size)
+        if rows.candidates:
+            self._selections.append(ScheduledSelection(scheduled, self._rule, rows.candidates))
+        else:
+            self._scheduled.append(scheduled)
+        self._requests.append(request)
         self._copies.extend(copies)
-        if request.kv is not None and request.kv.load is not None:
-            self._loads.append(request.kv.load)
-        self.budget -= num_tokens
+        if kv.load is not None and not kv.load.is_under_way:
+            self._loads.append(kv.load)
+        if kv.shift is not None:
+            self._moves.append(moves_of(kv, self._block_size))
+        self.budget -= len(rows.positions)
 
     def __contains__(self, request: Request) -> bool:
-        return any(scheduled.request is request for scheduled in self._scheduled)
+        return request in self._requests
 
     def batch(self, num_groups: int) -> Batch:
         copies: list[list[tuple[int, int, int]]] = [[] for _ in range(num_groups)]
         for copy in self._copies:
             copies[copy.group].append((copy.source, copy.target, copy.num_slots))
+        none = [np.empty((0, 3), dtype=np.int64)]
+        moves = [[moves[group] for moves in self._moves] for group in range(num_groups)]
         return Batch(
             requests=tuple(self._scheduled),
             copies=tuple(np.array(rows, dtype=np.int32).reshape(-1, 3) for rows in copies),
+            moves=tuple(np.concatenate(none + rows) for rows in moves),
             loads=tuple(self._loads),
+            selections=tuple(self._selections),
         )
 
 
-def schedule_tokens(request: Request, num_tokens: int, block_size: int) -> ScheduledRequest:
-    """Slots and entries for the next `num_tokens` tokens, which the tables already cover."""
+def schedule_rows(request: Request, positions: BlockIds, block_size: int) -> ScheduledRequest:
+    """Slots and entries for these positions, which the tables already cover."""
     kv = request.kv
     assert kv is not None
-    start = request.num_computed_tokens
-    end = start + num_tokens
-    assert kv.num_tokens == end
-    slots = tuple(table.slots(start, end, block_size) for table in kv.tables)
+    end = int(positions[-1]) + 1
+    assert kv.num_tokens >= end
     # A fully cached prompt feeds its last token again for the logits:
     #
     #   0            start  num_cached            end
     #   |--- cached ---|--- fed, stored already ---|--- fed and stored ---|
+    slots = tuple(table.slots(positions, block_size) for table in kv.tables)
+    num_stored = int(np.searchsorted(positions, kv.num_cached))
     for group_slots in slots:
-        group_slots[: max(0, kv.num_cached - start)] = -1
+        group_slots[:num_stored] = -1
     return ScheduledRequest(
         request=request,
-        start=start,
-        num_tokens=num_tokens,
+        positions=positions,
         slots=slots,
         entries=tuple(table.entries.copy() for table in kv.tables),
+        runs=kv.shift.entered[0] if kv.shift is not None else (),
         sample=end == request.num_tokens,
     )
+
+
+def moves_of(kv: SequenceKV, block_size: int) -> Moves:
+    """Runs that came into the tables and are copied to own blocks: per group, int64 [n, 3] rows
+    (source slot, target slot, delta)."""
+    assert kv.shift is not None
+    moves = []
+    for table, copied, entered in zip(kv.tables, kv.shift.copied, kv.shift.entered):
+        rows = [np.empty((0, 3), dtype=np.int64)]
+        for run in set(entered).intersection(copied):
+            targets = table.slots(np.arange(run.start, run.stop), block_size)
+            deltas = np.full(run.num_tokens, run.delta)
+            rows.append(np.stack((run.slots(block_size), targets, deltas), axis=1))
+        moves.append(np.concatenate(rows))
+    return tuple(moves)

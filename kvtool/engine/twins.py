@@ -36,7 +36,7 @@ def awaits_twin(
     """
     wanted = request.tokens[: num_shareable_tokens(request, request.num_tokens, config)]
     for other in running:
-        coming = num_shareable_tokens(other, other.num_tokens, config) // granule * granule
+        coming = num_shareable_tokens(other, _num_exact(other), config) // granule * granule
         filled = _num_filled_tokens(other)
         if coming <= filled or other.namespace != request.namespace:
             continue
@@ -44,6 +44,12 @@ def awaits_twin(
         if coming > filled and coming >= num_cached_tokens + granule:
             return True
     return False
+
+
+def _num_exact(request: Request) -> int:
+    """Its leading tokens whose KV others may hit: none behind a moved run."""
+    num_exact = None if request.kv is None else request.kv.num_exact
+    return request.num_tokens if num_exact is None else num_exact
 
 
 def _num_filled_tokens(request: Request) -> int:

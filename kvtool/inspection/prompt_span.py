@@ -16,6 +16,7 @@ REASONS = {
     "whole_chunks": "stored, but only whole chunks are taken with --deterministic",
     "evicted": "not stored any more, though blocks behind it are",
     "head_missing": "stored, but what stands in front of it is not",
+    "other_position": "stored, but computed at another position; the disk serves prefixes only",
     "other_namespace": "these tokens are stored under another namespace",
     "last_token": "the last token is always computed: its logits are what the reply begins with",
     "not_in_store": "the store does not have it; it cannot list what it has instead",
@@ -24,11 +25,11 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Positions [start, end). kind: hit or compute (shift and recompute come with shifted reuse).
+    """Positions [start, end). kind: hit or compute.
 
-    tier: that serves it. delta: how far the KV is moved, 0 for a prefix. reason: a key of
-    `REASONS`, with its sentence in `detail`. block: where the stored sequence ends or parts from
-    the prompt. differences: of the namespaces, where that is the reason.
+    tier: that serves it. delta: how far the KV is moved, 0 for a prefix; with "other_position",
+    how far it would be. reason: a key of `REASONS`, with its sentence in `detail`. differences: of
+    the namespaces, where that is the reason.
     """
 
     start: int

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.block_pool import Tokens
 from kvtool.cache.namespace import Namespace
+from kvtool.config import EngineConfig
 from kvtool.inspection.elsewhere import Elsewhere, closest_elsewhere
 from kvtool.inspection.first_difference import Decode
 from kvtool.inspection.misses import missed_spans
+from kvtool.inspection.moved import Piece, moved_pieces, with_moved
 from kvtool.inspection.namespaces import visible_fields
 from kvtool.inspection.overview import DISK
 from kvtool.inspection.prompt_span import Span, compute
@@ -39,8 +41,15 @@ def explain(
     if prefix.num_tokens < len(tokens):
         missed = missed_spans(catalog, keys, prefix, decode)
         other = closest_elsewhere(catalog, namespace, tokens)
-        spans += missed if other is None else _with_other(missed, other)
+        missed = missed if other is None else _with_other(missed, other)
+        spans += with_moved(missed, _pieces(catalog, namespace, tokens, missed[0].start))
     return explanation(namespace, len(tokens), spans)
+
+
+def _pieces(catalog: Catalog, namespace: Namespace, tokens: Tokens, start: int) -> list[Piece]:
+    digest = namespace.digest
+    entries = [entry for entry in catalog.entries() if entry.namespace == digest and entry.exact]
+    return moved_pieces(entries, tokens, start, EngineConfig().min_run)
 
 
 def explanation(namespace: Namespace, num_tokens: int, spans: Sequence[Span]) -> Explanation:

@@ -42,7 +42,7 @@ class PagedModel:
         self.dtype: torch.dtype = model.dtype
         self.pools: tuple[torch.Tensor, ...] = ()
         self.layout: Layout | None = None
-        self._layers: tuple[PagedLayer, ...] = ()
+        self.paged_layers: tuple[PagedLayer, ...] = ()
         self._switch = AttentionSwitch(model)
         try:
             self._cache_argument = cache_argument(model)
@@ -89,7 +89,11 @@ class PagedModel:
     @torch.inference_mode()
     def forward(self, inputs: ForwardInputs) -> torch.Tensor:
         """Store the KV of all rows; logits of `inputs.logits_rows`, fp32 [R, vocab_size]."""
-        cache = PagedCache(self._layers, inputs)
+        return self.run(PagedCache(self.paged_layers, inputs), inputs)
+
+    @torch.inference_mode()
+    def run(self, cache: PagedCache, inputs: ForwardInputs) -> torch.Tensor:
+        """`forward` on a cache of its own kind, which may end it early by an exception."""
         with self._switch.to(cache.attend):
             out = self.model(
                 input_ids=inputs.token_ids[None],
@@ -113,7 +117,7 @@ class PagedModel:
             for row, index in enumerate(group.layers):
                 rope = self.layout.rotary(index) if self.layout else None
                 bound[index] = PagedLayer(self.layers[index], number, pool[:, row], rope)
-        self._layers = tuple(bound[index] for index in sorted(bound))
+        self.paged_layers = tuple(bound[index] for index in sorted(bound))
 
 
 def _refusal(architecture: str, reason: str) -> ModelError:

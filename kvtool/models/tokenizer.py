@@ -34,6 +34,12 @@ class Tokenizer:
         template = self._backend.chat_template
         return "default" in template if isinstance(template, dict) else template is not None
 
+    @cached_property
+    def added_bos_id(self) -> int | None:
+        """BOS, where `encode` puts it in front of every text."""
+        first = self._fast.encode("a", add_special_tokens=True).ids[:1]
+        return self.bos_id if first == [self.bos_id] else None
+
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Control tokens in `text` become control tokens; BOS comes once, whoever wrote it."""
         text = well_formed(text)

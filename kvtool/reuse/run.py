@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from kvtool.cache.block_pool import BlockIds
+
 
 class Run(NamedTuple):
     """Prompt tokens [start, stop) equal the donor's slots.
@@ -30,6 +34,11 @@ class Run(NamedTuple):
     def at_sink(self) -> bool:
         """It lands at position 0 or was computed there: its first tokens are an attention sink."""
         return self.start == 0 or self.start == self.delta
+
+    def slots(self, block_size: int) -> BlockIds:
+        """Slot `block * block_size + offset` of each of its tokens, int64."""
+        slots = np.array(self.blocks)[:, None] * block_size + np.arange(block_size)
+        return slots.reshape(-1)[self.offset : self.offset + self.num_tokens]
 
     def cut(self, start: int, stop: int, block_size: int) -> Run:
         """The part of it at prompt positions [start, stop)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kvtool.config import CacheConfig, EngineConfig, SchedulerConfig
+from kvtool.config import SHIFT_OPTIONS, CacheConfig, EngineConfig, SchedulerConfig
 from kvtool.runtime.cache_folder import cache_folder
 from kvtool.runtime.pool_size import block_bytes
 
@@ -27,6 +27,7 @@ def effective_options(
     one_block = block_bytes(model.groups, config.block_size)
     return {
         **asdict(config),
+        **({} if config.reuse == "shift" else dict.fromkeys(SHIFT_OPTIONS)),
         "model": loaded.name,
         "device": str(model.device),
         "dtype": dtype_name(model),

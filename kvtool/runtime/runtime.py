@@ -12,6 +12,7 @@ from kvtool.errors import ConfigError
 from kvtool.runtime.effective import effective_options
 from kvtool.runtime.event_file import EventFile, fan_out
 from kvtool.runtime.host_memory import host_memory_bytes
+from kvtool.runtime.moving import prepare_moving
 from kvtool.runtime.pool_size import num_blocks_of_pool
 from kvtool.runtime.storage import Storage, open_storage
 from kvtool.runtime.threads import set_threads, wait_passively
@@ -122,12 +123,18 @@ def _compose(
 
     max_model_len = _max_model_len(config.max_model_len, model)
     num_blocks = num_blocks_of_pool(config, model, max_model_len)
+    namespace = _namespace(config, loaded, model)
+    facts = prepare_moving(config, model, loaded.tokenizer, namespace)
     cache = CacheConfig(
         num_blocks=num_blocks,
         block_size=config.block_size,
         prefix_index=config.prefix_index,
         reuse=config.reuse,
         evict=config.evict,
+        donor=config.donor,
+        repair=config.repair,
+        min_run=config.min_run,
+        **facts._asdict(),
     )
     scheduler = SchedulerConfig(
         max_model_len=max_model_len,
@@ -136,7 +143,6 @@ def _compose(
         deterministic=config.deterministic,
     )
     host_memory = host_memory_bytes(config, model, num_blocks)
-    namespace = _namespace(config, loaded, model)
     storage = open_storage(config, model, namespace, host_memory, events)
     resources.callback(storage.close)
     executor = ModelExecutor(model, num_blocks, config.block_size, storage.tiers)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from kvtool.cache.manager import BlockCopy, CacheManager, SequenceKV, Tokens
 
 
@@ -36,7 +38,7 @@ class Model:
     def check_readable(self, request: Live) -> None:
         """Every computed position reads KV of exactly this namespace and prefix."""
         for group, table in enumerate(request.kv.tables):
-            slots = table.slots(0, request.computed, self.block_size).tolist()
+            slots = table.slots(np.arange(request.computed), self.block_size).tolist()
             for position, slot in enumerate(slots):
                 assert self.memory[group][slot] == self.key(request, position)
 
@@ -53,7 +55,7 @@ class Model:
         """Write positions [computed, end): never a slot that anyone else reads."""
         for group, table in enumerate(request.kv.tables):
             start = max(request.computed, request.kv.num_cached)
-            slots = table.slots(start, end, self.block_size).tolist()
+            slots = table.slots(np.arange(start, max(start, end)), self.block_size).tolist()
             foreign = set()
             for other in self.live:
                 if other is not request:

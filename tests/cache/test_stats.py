@@ -25,6 +25,9 @@ def test_counters_after_a_scripted_run() -> None:
         "taken_over_blocks": 0,
         "loaded_blocks": 0,
         "loaded_tokens": 0,
+        "shifted_tokens": 0,
+        "recomputed_tokens": 0,
+        "refused_runs": {},
         "hit_rate": 0.5,
     }
     assert manager.peak_held_blocks == 4

@@ -18,12 +18,15 @@ from typer.testing import CliRunner
 from kvtool import __version__
 from kvtool.cache.eviction import POLICIES
 from kvtool.cache.index import INDEXES
-from kvtool.cli import app, boundary, engine_options, output
+from kvtool.cli import app, boundary, engine_options, gate_options, output, shift_options
 from kvtool.cli.commands import COMMANDS, load
 from kvtool.cli.docs import page
 from kvtool.config import EngineConfig
 from kvtool.engine.sampling import SamplingParams
 from kvtool.errors import CacheError
+from kvtool.gate.score import Limits
+from kvtool.reuse.donors import DONORS
+from kvtool.reuse.repair import RULES
 
 ROOT = Path(__file__).parent.parent.parent
 HEAVY = {"torch", "transformers", "triton", "numpy", "rich.console", "click", "pydantic"}
@@ -105,8 +108,15 @@ def test_defaults_are_those_of_the_config() -> None:
 
 def test_choices_are_the_tables() -> None:
     assert set(engine_options.PREFIX_INDEXES) == set(INDEXES)
+    assert set(shift_options.DONORS) == set(DONORS)
+    assert [repair.split(":")[0] for repair in shift_options.REPAIRS.split("|")] == list(RULES)
     metavars = {p.name: p.metavar or "" for p in load("generate").params}
     assert metavars["evict"].split("|") == list(POLICIES)
+
+
+def test_limits_of_the_gate_are_told_as_they_are() -> None:
+    told = gate_options.LIMITS
+    assert Limits(float(told["gate_kl"]), float(told["gate_top1"])) == Limits()
 
 
 def test_docs_are_in_step() -> None:
@@ -148,7 +158,28 @@ def test_docs_are_in_step() -> None:
         (["generate", "a", "--device", "tpu"], "auto, cpu, cuda"),
         (["generate", "a", "--evict", "lruu"], "Did you mean 'lru'"),
         (["generate", "a", "--prefix-index", "tree"], "radix, chain"),
-        (["generate", "a", "--reuse", "shift"], "none, prefix"),
+        (["generate", "a", "--reuse", "shft"], "Did you mean 'shift'"),
+        (["generate", "a", "--reuse", "shift", "--donor", "oldest"], "similar, recent"),
+        (["generate", "a", "--reuse", "shift", "--repair", "first:0"], "K is '0'"),
+        (["generate", "a", "--reuse", "shift", "--repair", "attn"], "attn:SHARE"),
+        (["generate", "a", "--reuse", "shift", "--repair", "attn:2"], "above 0 and up to 1"),
+        (["generate", "a", "--reuse", "shift", "--min-run", "0"], "'--min-run'"),
+        (["generate", "a", "--reuse", "shift", "--deterministic"], "exclude each other"),
+        (["generate", "a", "--repair", "none"], "Without --reuse shift"),
+        (["generate", "a", "--reuse", "prefix", "--ungated"], "--ungated would do nothing"),
+        (["generate", "a", "--reuse", "none", "--min-run", "64"], "--min-run would do nothing"),
+        (["prefill", "a", "--donor", "recent"], "--donor would do nothing"),
+        (["inspect-cache", "--gate", ""], "'--gate'"),
+        (["inspect-cache", "--gate", "x", "--rope-check", "x"], "exclude each other"),
+        (["inspect-cache", "--gate", "x", "-m", "y"], "--gate names the model; drop --model"),
+        (["inspect-cache", "--rope-check", "x", "-m", "y"], "--rope-check names the model"),
+        (["inspect-cache", "--rope-check", "x", "/tmp"], "drop /tmp"),
+        (["inspect-cache", "--gate", "x", "--deterministic"], "exclude each other"),
+        (["inspect-cache", "--gate", "x", "--gate-kl", "-1"], "0 or more"),
+        (["inspect-cache", "--gate", "x", "--gate-top1", "1.5"], "0 to 1"),
+        (["inspect-cache", "--gate-kl", "0"], "--gate-kl goes with --gate"),
+        (["inspect-cache", "--repair", "none"], "--repair goes with --gate"),
+        (["inspect-cache", "--rope-check", "x", "--donor", "recent"], "--donor goes with --gate"),
         (["generate", "a", "--format", "xml"], "human, json"),
         (["generate"], "There is no prompt"),
         (["generate", "a", "--append"], "--append needs --messages"),

@@ -15,6 +15,7 @@ import pytest
 from command_line import Run
 
 from kvtool.cli.inspect_cache import EXAMPLES
+from kvtool.gate.cases import make_cases
 
 ROOT = Path(__file__).parent.parent.parent
 NOTES = "The pool has 2048 blocks. A block is freed when nobody uses it."
@@ -86,7 +87,7 @@ def test_overview(ask: Run, document: Any, inspect: Run) -> None:
     ask("hello")
     ask("hello", "--salt", "secret")
     found = document()
-    assert list(found) == ["tiers", "entries"]
+    assert list(found) == ["tiers", "entries", "gates"]
     (tier,) = found["tiers"]
     assert tier["cap_bytes"] == 10 * 2**30
     assert tier["entries"] == len(found["entries"]) == 2
@@ -502,7 +503,11 @@ def test_a_pickle_is_never_loaded(
 def test_examples_of_the_help(
     ask: Run, kvtool: Run, example: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a cache of the tiny model; prompts are those of the demo model."""
+    """On a cache of the tiny model; prompts are those of the demo model, whose gate is a long
+    measurement: here one case of it."""
+    monkeypatch.setattr(
+        "kvtool.cli.inspect_gate.make_cases", lambda *parts: make_cases(*parts)[-1:]
+    )
     ask("hello")
     monkeypatch.chdir(ROOT)
     result = kvtool(*shlex.split(example)[1:])

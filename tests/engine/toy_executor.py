@@ -86,24 +86,28 @@ class ToyExecutor:
     def _store(self, scheduled: ScheduledRequest) -> None:
         self.computed_tokens += scheduled.num_tokens
         assert len(scheduled.token_ids) == scheduled.num_tokens > 0
-        cached = np.arange(scheduled.start, scheduled.end) < scheduled.request.kv.num_cached
+        cached = scheduled.positions < scheduled.request.kv.num_cached
         for group, slots in enumerate(scheduled.slots):
             assert ((slots < 0) == cached).all(), "cached slots are read, all others written"
             flat = self.kv[group].reshape(-1, 3)
             where = self._where(scheduled, group)
-            for i, token in enumerate(scheduled.token_ids.tolist()):
-                position = scheduled.start + i
+            tokens = zip(scheduled.positions.tolist(), scheduled.token_ids.tolist())
+            for i, (position, token) in enumerate(tokens):
                 if slots[i] >= 0:
                     assert slots[i] == where[position]
                     state = int(flat[where[position - 1], 2]) if position else 0
                     flat[slots[i]] = token, position, fold(state, token, position, group)
 
     def _where(self, scheduled: ScheduledRequest, group: int) -> np.ndarray:
-        """The slot of each position, as the entries tell it; they must tile [0, end)."""
+        """The slot of each position, as the entries tell it; they must tile [0, end).
+
+        KV of other positions (delta) is read as it is: a reply that rests on it betrays itself.
+        """
         entries = scheduled.entries[group].astype(np.int64)
         blocks, offsets, starts, lengths, deltas = entries.T
         ends = np.cumsum(lengths)
-        assert not deltas.any() and (starts == ends - lengths).all() and ends[-1] == scheduled.end
+        assert (starts == ends - lengths).all() and ends[-1] == scheduled.end
+        assert scheduled.request.kv.shift is not None or not deltas.any()
         first_slots = blocks * self.block_size + offsets - starts
         return np.repeat(first_slots, lengths) + np.arange(scheduled.end)
 

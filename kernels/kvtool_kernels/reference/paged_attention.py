@@ -92,21 +92,29 @@ def paged_attention(
         queries = positions[rows[i] : rows[i + 1]]
         start, end = visibility.keys_of(queries)
         kv = gather(kv_cache, table[tables[i] : tables[i + 1]], start, end, latent_dim)
-        step = max(1, min(ROW_BLOCK, MAX_SCORES // (query.shape[1] * (end - start))))
+        step = rows_at_a_time(query.shape[1] * (end - start))
         for first in range(rows[i], rows[i + 1], step):
             block = slice(first, min(first + step, rows[i + 1]))
-            out[block] = _attend(query[block], positions[block], kv, visibility, scoring, rope)
+            out[block], _ = attend(query[block], positions[block], kv, visibility, scoring, rope)
 
 
-def _attend(
+def rows_at_a_time(scores_per_row: int) -> int:
+    return max(1, min(ROW_BLOCK, MAX_SCORES // scores_per_row))
+
+
+def attend(
     query: torch.Tensor,
     queries: torch.Tensor,
     kv: Gathered,
     visibility: Visibility,
     scoring: Scoring,
     rope: Rotary | None,
-) -> torch.Tensor:
-    """Rows [rows, num_heads, head_dim] at positions `queries` -> [rows, num_heads, value_dim]."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows [rows, num_heads, head_dim] at positions `queries` -> [rows, num_heads, value_dim].
+
+    And their weights, fp32 [num_kv_heads, group, rows, keys] of the keys that
+    `visibility.keys_of(queries)` names.
+    """
     rows = len(query)
     num_kv_heads = len(kv.key)
     start, end = visibility.keys_of(queries)
@@ -117,7 +125,8 @@ def _attend(
     weights = scoring.weights(scores.view(num_kv_heads, -1, rows, end - start), bias)
     value = kv.value[:, start - kv.start : end - kv.start].to(torch.float32)
     mixed = weights.flatten(1, 2) @ value  # [num_kv_heads, group * rows, value_dim]
-    return mixed.view(num_kv_heads, -1, rows, value.shape[-1]).flatten(0, 1).transpose(0, 1)
+    mixed = mixed.view(num_kv_heads, -1, rows, value.shape[-1]).flatten(0, 1).transpose(0, 1)
+    return mixed, weights
 
 
 def _scores(

@@ -5,6 +5,7 @@
     index.damaged.sqlite                    the last index that had to be moved aside
     runs/<name>.safetensors                 published runs
     runs/<name>.<process>.<number>.tmp      runs being written
+    gates/                                  how well moved text does (`kvtool.gate.records`)
 
 Names are made by us, of hex digits and numbers only; nothing that a file says becomes a path.
 """
@@ -19,14 +20,15 @@ from pathlib import Path
 
 from kvtool.errors import CacheError
 
-INDEX, LOCK, DAMAGED_INDEX, RUNS = (
+INDEX, LOCK, DAMAGED_INDEX, RUNS, GATES = (
     "index.sqlite",
     "index.lock",
     "index.damaged.sqlite",
     "runs",
+    "gates",
 )
 INDEX_COMPANIONS = tuple(INDEX + suffix for suffix in ("-wal", "-shm", "-journal"))
-_OWN = {INDEX, LOCK, DAMAGED_INDEX, RUNS, *INDEX_COMPANIONS}
+_OWN = {INDEX, LOCK, DAMAGED_INDEX, RUNS, GATES, *INDEX_COMPANIONS}
 
 _RUN = re.compile(r"([0-9a-f]{64})\.safetensors")
 _TEMP = re.compile(r"[0-9a-f]{64}\.([0-9]+-[0-9]+)\.[0-9]+\.tmp")
@@ -40,6 +42,7 @@ class CacheFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.runs = path / RUNS
+        self.gates = path / GATES
         self.index = path / INDEX
         self.lock = path / LOCK
 
@@ -63,7 +66,8 @@ class CacheFolder:
                     f"{self.path} is not a kvtool cache: it holds {entry.name!r}.",
                     hint="Give --cache-dir a new or an empty folder.",
                 )
-            self._refuse_foreign(entry, stat.S_ISDIR if entry.name == RUNS else stat.S_ISREG)
+            is_folder = entry.name in (RUNS, GATES)
+            self._refuse_foreign(entry, stat.S_ISDIR if is_folder else stat.S_ISREG)
 
     def _refuse_foreign(self, path: Path, is_right: Callable[[int], bool]) -> None:
         try:
