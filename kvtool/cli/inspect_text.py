@@ -20,15 +20,18 @@ _SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def to_text(*drawings: RenderableType) -> str:
-    """As it goes to stdout: with colour on a terminal, plain anywhere else."""
+    """As it goes to stdout: with colour on a terminal, plain anywhere else.
+
+    A narrow terminal wraps lines: a table that is cut to fit has no keys to copy.
+    """
     terminal = sys.stdout is not None and sys.stdout.isatty()
     buffer = StringIO()
     console = Console(
         file=buffer,
         force_terminal=terminal or None,
-        width=None if terminal else PLAIN_WIDTH,
         soft_wrap=True,
     )
+    console.width = max(console.width, PLAIN_WIDTH) if terminal else PLAIN_WIDTH
     for drawing in drawings:
         console.print(drawing)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"

@@ -26,6 +26,14 @@ def _models_are_loaded_once() -> Any:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _what_can_be_loaded_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tiny model computes faster than a busy disk delivers; no run here knows that of others."""
+    from kvtool.tiers.rates import Rates
+
+    monkeypatch.setattr(Rates, "from_dict", classmethod(lambda cls, _: cls()))
+
+
 @pytest.fixture
 def kvtool(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*args: str | Path, stdin: bytes = b"") -> Result:

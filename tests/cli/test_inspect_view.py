@@ -9,7 +9,7 @@ import pytest
 
 from kvtool.cli.inspect_consent import ask
 from kvtool.cli.inspect_request import InspectRequest
-from kvtool.cli.inspect_text import age, namespace_line, shortened
+from kvtool.cli.inspect_text import age, namespace_line, shortened, table, to_text
 from kvtool.cli.inspect_tree import SHOWN_BRANCHES, SHOWN_NODES, tree_lines
 from kvtool.cli.printable import printable
 from kvtool.errors import ConfigError
@@ -46,6 +46,18 @@ def node(index: int, parent: int | None, depth: int) -> TreeNode:
 
 def lines(nodes: list[TreeNode]) -> list[str]:
     return list(tree_lines(Tree(namespaces=(NAMESPACE,), nodes=tuple(nodes))))
+
+
+def test_a_narrow_terminal_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(
+        sys, "stdout", type("Terminal", (io.StringIO,), {"isatty": lambda _: True})()
+    )
+    names = [f"column {number}" for number in range(9)]
+    drawn = table(dict.fromkeys(names, "left"), [["0123456789a"] * 9])
+    heading, row = to_text(drawn).splitlines()
+    assert "…" not in heading + row and row.count("0123456789a") == 9
+    assert all(name in heading for name in names)
 
 
 def test_a_small_tree() -> None:

@@ -56,4 +56,4 @@ def test_a_store_that_is_not_there(run: Run) -> None:
     assert warning.startswith("warning: ") and url.removeprefix("mooncake://") in warning
     lost = run("prefill", "--remote", url)
     assert (lost.code, lost.json["files"][0]["stored_tokens"]) == (4, 0)
-    assert "error: Nothing is kept of 1 of 1 prompts." in lost.err
+    assert "error: Nothing is kept of the prompt." in lost.err

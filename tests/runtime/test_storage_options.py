@@ -76,7 +76,7 @@ def test_host_memory_beside_a_pool_in_host_memory(
     for size in (1, ONE_BLOCK - 1, largest + 1):
         with pytest.raises(ConfigError, match=f"--host-memory is {size} B; allowed: 0 ") as bad:
             host_memory_bytes(EngineConfig(host_memory=size), model, pool)
-        assert f"{ONE_BLOCK} (one block) to {largest}" in bad.value.message
+        assert f"{ONE_BLOCK} B (one block) to {largest} B" in bad.value.message
 
 
 @pytest.mark.report("S17")
