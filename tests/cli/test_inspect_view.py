@@ -53,10 +53,10 @@ def test_a_narrow_terminal_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(
         sys, "stdout", type("Terminal", (io.StringIO,), {"isatty": lambda _: True})()
     )
-    names = [f"column {number}" for number in range(9)]
-    drawn = table(dict.fromkeys(names, "left"), [["0123456789a"] * 9])
+    names = [f"column {number}" for number in range(6)]
+    drawn = table(dict.fromkeys(names, "left"), [["0123456789a"] * 6])
     heading, row = to_text(drawn).splitlines()
-    assert "…" not in heading + row and row.count("0123456789a") == 9
+    assert "…" not in heading + row and row.count("0123456789a") == 6
     assert all(name in heading for name in names)
 
 

@@ -32,6 +32,7 @@ from kvtool.tiers.memory import BlockViews
 from kvtool.tiers.tier import Stored
 
 MAX_RUN_BLOCKS = 128  # of one file: what is evicted, checked and named together
+MAX_RUN_SHARE = 1 / 2  # of the cap, so that a small cache keeps at least the front of a prompt
 
 
 class Reservation(NamedTuple):
@@ -77,8 +78,9 @@ class RunStore:
         """Keep the blocks of `run` that are not there yet; the first are tried first."""
         num_blocks = num_bytes = 0
         reason = None
+        most = self._most_blocks(groups, block_size)
         try:
-            for start, stop in self._missing_spans(run, block_size):
+            for start, stop in self._missing_spans(run, block_size, most):
                 part = slice_run(run, start, stop, block_size)
                 prepared = prepare(part, fields, groups, block_size, views, start)
                 if self._write(prepared, fields, block_size):
@@ -90,11 +92,16 @@ class RunStore:
             reason = self._failed(error)
         return Stored(num_blocks, num_bytes, reason)
 
-    def _missing_spans(self, run: Run, block_size: int) -> Iterator[tuple[int, int]]:
-        """Neighbouring blocks that are not stored, at most `MAX_RUN_BLOCKS` of them."""
+    def _most_blocks(self, groups: Sequence[GroupSpec], block_size: int) -> int:
+        """Of one file."""
+        num_bytes = sum(group.block_bytes(block_size) for group in groups)
+        return max(1, min(MAX_RUN_BLOCKS, int(MAX_RUN_SHARE * self._cap_bytes) // num_bytes))
+
+    def _missing_spans(self, run: Run, block_size: int, most: int) -> Iterator[tuple[int, int]]:
+        """Neighbouring blocks that are not stored, at most `most` of them."""
         blocks = _blocks(run, block_size)
-        for start in range(0, len(blocks), MAX_RUN_BLOCKS):
-            chunk = blocks[start : start + MAX_RUN_BLOCKS]
+        for start in range(0, len(blocks), most):
+            chunk = blocks[start : start + most]
             there = stored(self._index.connection(), chunk)
             is_missing = [block not in there for block in chunk]
             for missing, same in groupby(range(len(chunk)), is_missing.__getitem__):

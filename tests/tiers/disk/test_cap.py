@@ -1,6 +1,7 @@
 """The cap holds over everything that lies in the folder; tails go first, pins go last."""
 
 import multiprocessing
+import os
 import time
 
 import numpy as np
@@ -74,7 +75,10 @@ def test_two_processes_at_the_same_time_stay_below_the_cap(tmp_path):
 def test_files_that_were_there_before_count(tmp_path):
     tier = tier_of(tmp_path)
     for number in range(20):
+        known = set(run_files(tmp_path))
         put(tier, prompt(16, number))
+        (new,) = set(run_files(tmp_path)) - known
+        os.utime(new, (number, number))  # files made within one tick of the clock have one time
     tier.close()
     (tmp_path / "index.sqlite").unlink()
     tier = tier_of(tmp_path, cap_bytes=5 * ONE_RUN)
@@ -83,10 +87,18 @@ def test_files_that_were_there_before_count(tmp_path):
 
 
 def test_a_run_that_can_never_fit_says_so(tmp_path):
+    tier = tier_of(tmp_path, cap_bytes=500)
+    stored = put(tier, prompt(16))
+    assert stored.num_blocks == 0 and "larger than the cache, 500 bytes" in stored.reason
+    assert disk_bytes(tmp_path) == 0
+
+
+def test_of_a_run_larger_than_the_cap_the_front_is_kept(tmp_path):
     tier = tier_of(tmp_path, cap_bytes=5000)
     stored = put(tier, prompt(16))
-    assert stored.num_blocks == 0 and "larger than the cache, 5000 bytes" in stored.reason
-    assert disk_bytes(tmp_path) == 0
+    assert 0 < stored.num_blocks < 4 and "no room" in stored.reason
+    assert hit(tier, prompt(16)) == 4 * stored.num_blocks
+    assert 0 < disk_bytes(tmp_path) <= 5000
 
 
 def test_a_prompt_larger_than_the_cap_keeps_its_beginning(tmp_path):
