@@ -53,8 +53,9 @@ reports: $(VENV)/.dev ## which known bug reports are covered by which test, and 
 wheel-check: $(VENV)/.dev ## build the wheel and try it in a clean environment
 	TORCH_SPEC="$(TORCH_SPEC)" PYTHON="$(PYTHON)" .ci/wheel-check
 
-soak: $(VENV)/.dev ## long random runs: cold equals warm under eviction, preemption and aborts
+soak: $(VENV)/.dev ## long random runs: cold equals warm under eviction, preemption and aborts; kill -9 of storing processes
 	$(BIN)/python benchmarks/soak/equality.py
+	$(BIN)/python benchmarks/soak/kill.py --moments 200
 
 bench: $(VENV)/.installed ## measure; rows go to benchmarks/results, from where the docs quote
 	$(BIN)/python benchmarks/run.py
