@@ -35,6 +35,7 @@ def keys(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
+@pytest.mark.report("S18")
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("layout", LAYOUTS)
