@@ -14,6 +14,7 @@ from kvtool.config import EngineConfig
 from kvtool.errors import CacheError
 from kvtool.inspection.check import CheckReport, check
 from kvtool.tiers.disk.catalog import Catalog
+from kvtool.tiers.disk.entry import FOREIGN
 
 
 def show_check(catalog: Catalog, request: InspectRequest, engine: EngineConfig) -> None:
@@ -25,13 +26,13 @@ def show_check(catalog: Catalog, request: InspectRequest, engine: EngineConfig) 
     else:
         write("".join(f"{line}\n" for line in check_lines(report)))
     if not report.ok:
+        damaged = _num_damaged(report)
         fail_after_report(
             CacheError(
-                f"{count(len(report.damaged), 'thing')} in the cache folder "
-                f"{'is' if len(report.damaged) == 1 else 'are'} damaged.",
+                f"{count(damaged, 'thing')} in the cache folder "
+                f"{'is' if damaged == 1 else 'are'} damaged.",
                 hint="kvtool inspect-cache --repair-index drops what is damaged and keeps the rest; "
-                "until then it is a miss, never a wrong answer. A file that is not the cache's is "
-                "yours to move away.",
+                "until then it is a miss, never a wrong answer.",
             )
         )
 
@@ -39,8 +40,13 @@ def show_check(catalog: Catalog, request: InspectRequest, engine: EngineConfig) 
 def check_lines(report: CheckReport) -> Iterator[str]:
     for damage in report.damaged:
         yield f"{printable(damage['file'])}: {printable(damage['reason'])}"
-    verdict = "all is well" if report.ok else count(len(report.damaged), "finding")
+    verdict = "all is well" if report.ok else count(_num_damaged(report), "finding")
     yield f"{count(report.checked, 'run')} checked, {verdict}"
     if report.unreachable:
         runs = count(report.unreachable, "run")
         yield f"{runs} cannot be found: what stands in front is not stored (see --tree)"
+
+
+def _num_damaged(report: CheckReport) -> int:
+    """Files that are not the cache's are named and do not count."""
+    return sum(damage["reason"] != FOREIGN for damage in report.damaged)

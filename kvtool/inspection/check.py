@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvtool.tiers.disk.catalog import Catalog, Progress
-from kvtool.tiers.disk.entry import Damage
+from kvtool.tiers.disk.entry import FOREIGN, Damage
 
 INDEX = "index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """checked: runs that were read. unreachable: runs whose head is gone; no damage, no use."""
+    """ok: nothing is wrong; a file that is not the cache's is named and does no harm. checked:
+    runs that were read. unreachable: runs whose head is gone; no damage, no use."""
 
     ok: bool
     checked: int
@@ -24,7 +25,7 @@ def check(catalog: Catalog, progress: Progress | None = None) -> CheckReport:
     """Reads every file. Changes nothing."""
     damaged = [*catalog.check(progress), *_wrong_sums(catalog)]
     return CheckReport(
-        ok=not damaged,
+        ok=all(damage.reason == FOREIGN for damage in damaged),
         checked=catalog.totals().entries,
         damaged=tuple(damage._asdict() for damage in damaged),
         unreachable=len(catalog.unreachable()),

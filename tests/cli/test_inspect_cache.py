@@ -253,6 +253,10 @@ def test_check(ask: Run, inspect: Run, document: Any, cache_folder: Path) -> Non
     ask("hello")
     assert document("--check") == {"ok": True, "checked": 1, "damaged": [], "unreachable": 0}
     (path,) = run_files(cache_folder)
+    (cache_folder / "stray").touch()
+    result = inspect("--check")
+    assert (result.code, result.err) == (0, "")
+    assert "stray: not a file of the cache" in result.out and "all is well" in result.out
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.chmod(0o600)
@@ -260,7 +264,7 @@ def test_check(ask: Run, inspect: Run, document: Any, cache_folder: Path) -> Non
     result = inspect("--check", "--format", "json")
     assert result.code == 4
     assert result.json["ok"] is False
-    assert [damage["file"] for damage in result.json["damaged"]] == [f"runs/{path.name}"]
+    assert [damage["file"] for damage in result.json["damaged"]] == ["stray", f"runs/{path.name}"]
     assert "1 thing in the cache folder is damaged" in result.err
     result = inspect("--check")
     assert (result.code, f"runs/{path.name}: " in result.out) == (4, True)
@@ -406,13 +410,13 @@ def test_mistakes(kvtool: Run, args: list[str], code: int, named: str) -> None:
         (["--messages", "-", "--system", "s"], 2, "has its own system message"),
         (["--why", "a", "--model", "/nowhere/model"], 3, "/nowhere/model"),
         (["--diff", "00", "01", "--raw"], 2, "--diff of two files"),
-        (["--diff", "00", "01"], 4, "No entry begins with '00'"),
+        (["--diff", "00", "01"], 4, "No run's key begins with '00'"),
         (["--diff", "00", "a.txt"], 2, "'00' is a key, 'a.txt' a file"),
         (["--diff", "nowhere.txt", "a.txt"], 5, "Cannot read 'nowhere.txt'"),
         (["--diff", "-", "-"], 2, "named twice"),
         (["--diff", "", "a.txt"], 5, "Cannot read ''"),
-        (["--pin", "00", "--yes"], 4, "No entry begins with '00'"),
-        (["--prune", "00", "--yes"], 4, "No entry begins with '00'"),
+        (["--pin", "00", "--yes"], 4, "No run's key begins with '00'"),
+        (["--prune", "00", "--yes"], 4, "No run's key begins with '00'"),
         (["--import", "hf:/nowhere/in", "--yes"], 5, "/nowhere/in"),
     ],
 )

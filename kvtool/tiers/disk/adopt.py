@@ -11,7 +11,7 @@ from kvtool.tiers.disk.header import Damaged
 from kvtool.tiers.disk.rows import describe, insert_run
 from kvtool.tiers.disk.run_format import RunHead
 from kvtool.tiers.disk.run_head import read_head
-from kvtool.tiers.disk.trouble import is_passing
+from kvtool.tiers.disk.trouble import is_passing, unreadable
 from kvtool.tiers.disk.use import touch
 
 
@@ -27,7 +27,7 @@ def adopt(connection: sqlite3.Connection, folder: CacheFolder, name: str) -> str
         if isinstance(error, Damaged) or not is_passing(error):
             with suppress(OSError):
                 folder.run_path(name).unlink()
-        return str(error)
+        return unreadable(error)
     describe(connection, head.run.namespace, head.fields)
     insert_run(connection, name, head.run, head.block_size, head.file_bytes, created)
     touch(connection, [name], created, hits=0)

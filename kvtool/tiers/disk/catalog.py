@@ -17,6 +17,7 @@ from kvtool.cache.group import GroupSpec
 from kvtool.errors import CacheError
 from kvtool.tiers.disk import pins
 from kvtool.tiers.disk.array_views import ArrayViews
+from kvtool.tiers.disk.cells import check_cells
 from kvtool.tiers.disk.check import check
 from kvtool.tiers.disk.contents import read_contents
 from kvtool.tiers.disk.entry import Damage, Entry, Repaired, RunContents, Totals
@@ -28,7 +29,7 @@ from kvtool.tiers.disk.rebuild import folder_lock, index_state
 from kvtool.tiers.disk.repair import repair
 from kvtool.tiers.disk.rows import delete_named
 from kvtool.tiers.disk.store import RunStore
-from kvtool.tiers.disk.trouble import trouble_of
+from kvtool.tiers.disk.trouble import inspect_cache, trouble_of
 
 Progress = Callable[[int, int], None]  # done, total
 
@@ -55,20 +56,16 @@ class Catalog:
         with _told(cache):
             if create:
                 cache.create()
-            elif not folder.is_dir():
-                raise CacheError(
-                    f"There is no cache in {folder}.", hint="kvtool prefill makes one."
-                )
-            cache.check()
-            if not cache.runs.is_dir():
-                raise CacheError(f"{folder} is not a kvtool cache: it holds no runs.")
+            cache.require()
             read_only = not os.access(folder, os.W_OK)
             if not read_only:
                 with folder_lock(cache):
                     if index_state(cache, thorough=True) == "damaged":
                         raise sqlite3.DatabaseError("damaged")
             index = Index(cache, read_only=read_only)
-            index.connection()
+            connection = index.connection()
+            if read_only:
+                check_cells(connection)
             return cls(index)
 
     @property
@@ -81,14 +78,14 @@ class Catalog:
 
     def find(self, key_prefix: str) -> Entry:
         """The run whose key begins so; `CacheError` when there is none or more than one."""
+        hint = f"{inspect_cache(self.path)} lists the keys of all runs."
+        if not key_prefix:
+            raise CacheError("The key of a run is empty.", hint=hint)
         pattern = f"{key_prefix.lower()}*" if key_prefix.isalnum() else ""
         found = self._read("name GLOB ?", pattern)
         if len(found) != 1:
-            what = f"{len(found)} entries begin" if found else "No entry begins"
-            raise CacheError(
-                f"{what} with {key_prefix!r} in {self._folder.path}.",
-                hint="kvtool inspect-cache lists the keys of all entries.",
-            )
+            what = f"The keys of {len(found)} runs begin" if found else "No run's key begins"
+            raise CacheError(f"{what} with {key_prefix!r} in {self.path}.", hint=hint)
         return found[0]
 
     def block(self, key: bytes) -> tuple[Entry, int] | None:
@@ -137,7 +134,7 @@ class Catalog:
             return read_totals(self._index.connection())
 
     def check(self, progress: Progress | None = None) -> list[Damage]:
-        """Read everything; empty when all is well. Changes nothing."""
+        """Read everything: what is wrong, and what is foreign (`FOREIGN`). Changes nothing."""
         with _told(self._folder):
             return check(self._index, progress)
 
@@ -159,7 +156,11 @@ class Catalog:
         last block afterwards. `CacheError` with the reason when it was not stored."""
         with _told(self._folder):
             cap_bytes = read_cap(self._index.connection()) or DEFAULT_CAP_BYTES
-            store = RunStore(self._index, cap_bytes=cap_bytes)
+            store = RunStore(
+                self._index,
+                cap_bytes=cap_bytes,
+                failed=lambda error: trouble_of(error, self.path).reason,
+            )
             views = ArrayViews(groups, block_size, kv)
             stored = store.put(run, fields, groups, block_size, views)
         found = self.block(run.keys[-1])
@@ -189,7 +190,7 @@ def _told(folder: CacheFolder) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        trouble = trouble_of(error)
+        trouble = trouble_of(error, folder.path)
         raise CacheError(
             f"The cache in {folder.path} cannot be used: {trouble.reason}.", hint=trouble.advice
         ) from error

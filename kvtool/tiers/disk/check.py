@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from kvtool.tiers.disk.entry import Damage, Entry
+from kvtool.tiers.disk.entry import FOREIGN, Damage, Entry
 from kvtool.tiers.disk.entry_rows import read_entries
 from kvtool.tiers.disk.file_check import check_file
 from kvtool.tiers.disk.folder import INDEX, RUNS, CacheFolder
@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]  # done, total
 
 
 def check(index: Index, progress: Progress | None = None) -> list[Damage]:
-    """Empty when all is well. Other processes may store and evict meanwhile."""
+    """What is wrong, and what is foreign. Other processes may store and evict meanwhile."""
     folder = index.folder
     damages = list(_stray(index.connection(), folder))
     entries = {entry.key: entry for entry in read_entries(index.connection())}
@@ -40,7 +40,7 @@ def _stray(connection: sqlite3.Connection, folder: CacheFolder) -> Iterator[Dama
     for name in leftovers(folder):
         yield Damage(f"{RUNS}/{name}", "left unfinished by a process that is gone")
     for name in folder.foreign_names():
-        yield Damage(f"{RUNS}/{name}", "not a file of the cache; it is never touched")
+        yield Damage(name, FOREIGN)
     for name, owner in connection.execute("SELECT name, owner FROM runs WHERE owner IS NOT NULL"):
         if not is_running(owner):
             yield Damage(INDEX, f"room reserved for {name} by a process that is gone")

@@ -12,6 +12,7 @@ from kvtool.tiers.disk.geometry import layer_bytes
 from kvtool.tiers.disk.header import Damaged
 from kvtool.tiers.disk.run_head import read_head
 from kvtool.tiers.disk.run_reader import read_piece
+from kvtool.tiers.disk.trouble import unreadable
 from kvtool.tiers.tier import Missing
 
 
@@ -24,7 +25,7 @@ def read_contents(folder: CacheFolder, name: str) -> RunContents:
         finally:
             os.close(fd)
     except (Damaged, OSError) as error:
-        raise Missing(str(error)) from error
+        raise Missing(unreadable(error)) from error
 
 
 def _read(fd: int, name: str) -> RunContents:

@@ -160,4 +160,4 @@ class DiskTier:
         if was_healed(self._folder, error):
             self._warnings.count += 1
             return "its index was damaged"
-        return self._warnings.add(trouble_of(error))
+        return self._warnings.add(trouble_of(error, self._folder.path))

@@ -71,8 +71,12 @@ class Totals(NamedTuple):
     pinned_bytes: int
 
 
+FOREIGN = "not a file of the cache; it is never touched"
+
+
 class Damage(NamedTuple):
-    """file: its name inside the cache folder. reason: a sentence without a full stop."""
+    """file: its name inside the cache folder. reason: a sentence without a full stop; `FOREIGN`
+    is for information, no harm was done."""
 
     file: str
     reason: str
@@ -83,3 +87,7 @@ class Repaired(NamedTuple):
 
     kept: int
     dropped: list[Damage]
+
+
+def bytes_text(num_bytes: int) -> str:
+    return "1 byte" if num_bytes == 1 else f"{num_bytes:,} bytes"

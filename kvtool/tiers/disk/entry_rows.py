@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
+from kvtool.tiers.disk.cells import read_fields
 from kvtool.tiers.disk.entry import Entry, Totals
 from kvtool.tiers.disk.notes import read_cap
 
@@ -36,13 +36,12 @@ def read_entries(
         connection.execute("RELEASE entries")
     keys: dict[object, list[bytes]] = defaultdict(list)
     tokens: dict[object, list[bytes]] = defaultdict(list)
-    try:
-        for run, key, block in blocks:
-            keys[run].append(bytes(key))
-            tokens[run].append(bytes(block))
-        return [_entry(row, keys[row[0]], b"".join(tokens[row[0]])) for row in runs]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise sqlite3.DatabaseError("rows of another kind") from error
+    for run, key, block in blocks:
+        if not isinstance(key, bytes) or not isinstance(block, bytes) or len(block) % 4:
+            raise sqlite3.DatabaseError("a block of another kind")
+        keys[run].append(key)
+        tokens[run].append(block)
+    return [_entry(row, keys[row[0]], b"".join(tokens[row[0]])) for row in runs]
 
 
 def _entry(row: Sequence[object], keys: list[bytes], tokens: bytes) -> Entry:
@@ -66,7 +65,7 @@ def _entry(row: Sequence[object], keys: list[bytes], tokens: bytes) -> Entry:
             return Entry(
                 key=name,
                 namespace=namespace,
-                fields=json.loads(fields) if isinstance(fields, str) else {},
+                fields={} if fields is None else read_fields(fields),
                 parent=parent,
                 keys=tuple(keys),
                 tokens=np.frombuffer(tokens, dtype="<i4").astype(np.int32),
@@ -80,7 +79,7 @@ def _entry(row: Sequence[object], keys: list[bytes], tokens: bytes) -> Entry:
                 exact=bool(exact),
                 provenance=provenance,
             )
-    raise ValueError("a run of another kind")
+    raise sqlite3.DatabaseError("a run of another kind")
 
 
 def read_totals(connection: sqlite3.Connection) -> Totals:

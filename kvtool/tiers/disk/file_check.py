@@ -16,6 +16,7 @@ from kvtool.tiers.disk.header import Damaged
 from kvtool.tiers.disk.run_format import RunHead, content_hashes
 from kvtool.tiers.disk.run_head import read_head
 from kvtool.tiers.disk.run_reader import read_piece
+from kvtool.tiers.disk.trouble import unreadable
 
 # Exponent bits: all set in NaN and in both infinities, and in nothing else.
 _EXPONENT = {
@@ -32,12 +33,12 @@ def check_file(folder: CacheFolder, name: str) -> tuple[RunHead | None, list[str
     except FileNotFoundError:
         raise
     except OSError as error:
-        return None, [f"it cannot be opened: {error.strerror}"]
+        return None, [unreadable(error)]
     try:
         head = read_head(fd, name)
         return head, [*_mode(fd), *_names(head), *_kv(fd, head)]
     except (Damaged, OSError) as damage:
-        return None, [str(damage)]
+        return None, [unreadable(damage)]
     finally:
         os.close(fd)
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kvtool.errors import CacheError
@@ -58,16 +59,38 @@ class CacheFolder:
                 folder.chmod(0o700)
 
     def check(self) -> None:
-        """`CacheError` unless this is a folder of ours that holds a cache, or nothing."""
+        """`CacheError` unless this is a folder of ours that holds a cache, or nothing.
+
+        What lies beside a cache is ignored.
+        """
         self._refuse_foreign(self.path.resolve(), stat.S_ISDIR)
-        for entry in sorted(self.path.iterdir()):
-            if entry.name not in _OWN:
-                raise CacheError(
-                    f"{self.path} is not a kvtool cache: it holds {entry.name!r}.",
-                    hint="Give --cache-dir a new or an empty folder.",
-                )
-            is_folder = entry.name in (RUNS, GATES)
-            self._refuse_foreign(entry, stat.S_ISDIR if is_folder else stat.S_ISREG)
+        names = os.listdir(self.path)
+        for name in sorted(_OWN.intersection(names)):
+            is_folder = name in (RUNS, GATES)
+            self._refuse_foreign(self.path / name, stat.S_ISDIR if is_folder else stat.S_ISREG)
+        strays = sorted(set(names) - _OWN)
+        if strays and not self._is_cache(names):
+            raise CacheError(
+                f"{self.path} is not a kvtool cache: it holds {strays[0]!r}.",
+                hint="Give --cache-dir a new or an empty folder.",
+            )
+
+    def require(self) -> None:
+        """`CacheError` unless there is a cache already."""
+        if not self.path.is_dir():
+            raise CacheError(f"There is no cache in {self.path}.", hint=self._how_to_make())
+        self.check()
+        if not self.runs.is_dir():
+            raise CacheError(
+                f"{self.path} is not a kvtool cache: it holds no runs.", hint=self._how_to_make()
+            )
+
+    def _is_cache(self, names: Sequence[str]) -> bool:
+        """Many a folder of others holds one that is called runs: that alone is not enough."""
+        return RUNS in names and (INDEX in names or GATES in names or bool(self.run_names()))
+
+    def _how_to_make(self) -> str:
+        return f"kvtool prefill FILE --cache-dir {shlex.quote(str(self.path))} makes one."
 
     def _refuse_foreign(self, path: Path, is_right: Callable[[int], bool]) -> None:
         try:
@@ -130,11 +153,14 @@ class CacheFolder:
         return {match[0]: match[1] for match in map(_TEMP.fullmatch, names) if match}
 
     def foreign_names(self) -> list[str]:
-        """What lies among the runs and is none."""
-        names = os.listdir(self.runs)
-        return sorted(
-            name for name in names if not _RUN.fullmatch(name) and not _TEMP.fullmatch(name)
-        )
+        """What lies beside the cache or among its runs and is not of it, from the folder on."""
+        beside = set(os.listdir(self.path)) - _OWN
+        among = [name for name in os.listdir(self.runs) if not _is_of_a_run(name)]
+        return sorted(beside) + sorted(f"{RUNS}/{name}" for name in among)
+
+
+def _is_of_a_run(name: str) -> bool:
+    return bool(_RUN.fullmatch(name) or _TEMP.fullmatch(name))
 
 
 def create_private(path: Path) -> int:

@@ -14,6 +14,7 @@ from kvtool.tiers.disk.header import Damaged
 from kvtool.tiers.disk.open_runs import OpenRun
 from kvtool.tiers.disk.run_format import RunHead
 from kvtool.tiers.disk.run_reader import read_ahead, read_piece
+from kvtool.tiers.disk.trouble import unreadable
 from kvtool.tiers.memory import BlockViews
 
 
@@ -21,7 +22,7 @@ class Unreadable(Exception):
     """A run that does not give what it promised. cause: `Damaged` or `OSError`."""
 
     def __init__(self, run: str, cause: Exception) -> None:
-        super().__init__(str(cause))
+        super().__init__(unreadable(cause))
         self.run = run
         self.cause = cause
 

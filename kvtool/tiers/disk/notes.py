@@ -29,4 +29,4 @@ def read_note(connection: sqlite3.Connection, name: str) -> dict[str, object] | 
 def read_cap(connection: sqlite3.Connection) -> int | None:
     """What the last process that wrote here was allowed."""
     value = (read_note(connection, CAP) or {}).get("bytes")
-    return value if isinstance(value, int) else None
+    return value if type(value) is int and 0 < value < 1 << 63 else None

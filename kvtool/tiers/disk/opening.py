@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 
 from kvtool.tiers.disk.cap import make_room
+from kvtool.tiers.disk.cells import check_cells
 from kvtool.tiers.disk.folder import CacheFolder
 from kvtool.tiers.disk.index import Index
 from kvtool.tiers.disk.notes import CAP, write_note
@@ -32,10 +33,11 @@ def open_index(
             if not was_healed(folder, failure):
                 break
     assert error is not None
-    warnings.add(trouble_of(error))
+    warnings.add(trouble_of(error, folder.path))
     with suppress(OSError, sqlite3.Error):
         index = Index(folder, read_only=True)
         if version(index.connection()) == VERSION:
+            check_cells(index.connection())
             return index
     return None
 
@@ -46,6 +48,7 @@ def _open_for_writing(folder: CacheFolder, cap_bytes: int, durable: bool) -> Ind
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     index = Index(folder, durable=durable)
     try:
+        check_cells(index.connection())
         sweep(index)
         with index.write() as connection:
             write_note(connection, CAP, {"bytes": cap_bytes})

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from kvtool.errors import CacheError
+from kvtool.tiers.disk.entry import bytes_text
 from kvtool.tiers.disk.use import marks, with_parents
 
 PIN_SHARE = 0.5
@@ -30,9 +31,9 @@ def pin(
     pinned = pinned_bytes(connection)
     if cap_bytes is not None and pinned > PIN_SHARE * cap_bytes:
         raise CacheError(
-            f"{pinned} bytes would be pinned; at most {int(PIN_SHARE * cap_bytes)} may be, "
-            f"{PIN_SHARE:.0%} of the cache size.",
-            hint="Unpin other entries, or raise --cache-size.",
+            f"{bytes_text(pinned)} would be pinned; at most "
+            f"{bytes_text(int(PIN_SHARE * cap_bytes))} may be, {PIN_SHARE:.0%} of the cache size.",
+            hint="Unpin other runs, or raise --cache-size.",
         )
     return pinned
 

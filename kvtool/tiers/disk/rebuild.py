@@ -11,18 +11,15 @@ from typing import Literal
 from filelock import FileLock
 
 from kvtool.tiers.disk.adopt import adopt
+from kvtool.tiers.disk.cells import check_cells
 from kvtool.tiers.disk.folder import DAMAGED_INDEX, INDEX_COMPANIONS, CacheFolder, create_private
-from kvtool.tiers.disk.schema import VERSION, connect, create_tables, version
+from kvtool.tiers.disk.schema import VERSION, OtherVersion, connect, create_tables, version
 from kvtool.tiers.disk.trouble import is_damage
 
 LOCK_TIMEOUT_S = 60.0  # a rebuild reads the head of every file
 _log = logging.getLogger(__name__)
 
 State = Literal["good", "missing", "damaged"]
-
-
-class OtherVersion(sqlite3.NotSupportedError):
-    """The folder belongs to a kvtool that writes another format."""
 
 
 def make_index(folder: CacheFolder, *, durable: bool = False) -> None:
@@ -72,7 +69,7 @@ def _set_aside(folder: CacheFolder) -> None:
 
 
 def index_state(folder: CacheFolder, *, thorough: bool = False) -> State:
-    """An unfinished one counts as missing. thorough: read all of it.
+    """An unfinished one counts as missing. thorough: read all of it, every cell.
 
     Without `folder_lock` it may be in the making; only "good" can be relied on then.
     """
@@ -83,8 +80,8 @@ def index_state(folder: CacheFolder, *, thorough: bool = False) -> State:
             found = version(connection)
             if found == 0:
                 return "missing"
-            if thorough and found == VERSION and not _is_sound(connection):
-                return "damaged"
+            if thorough and found == VERSION:
+                _check_all(connection)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             return "damaged"
@@ -94,10 +91,11 @@ def index_state(folder: CacheFolder, *, thorough: bool = False) -> State:
     return "good"
 
 
-def _is_sound(connection: sqlite3.Connection) -> bool:
-    connection.execute("SELECT 1 FROM runs, blocks, namespaces, notes LIMIT 0")
+def _check_all(connection: sqlite3.Connection) -> None:
     verdict: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    return verdict == "ok"
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
+    check_cells(connection)
 
 
 def folder_lock(folder: CacheFolder) -> FileLock:

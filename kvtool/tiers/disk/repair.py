@@ -25,19 +25,21 @@ Progress = Callable[[int, int], None]  # done, total
 
 
 def repair_index(folder: Path, progress: Progress | None = None) -> Repaired:
-    """Also where the index cannot be opened; raises `CacheError` where nothing can be written.
+    """Also where the index cannot be opened; raises `CacheError` where there is no cache, or
+    nothing can be written.
 
     Runs that are good keep their pins and use, if the old index could tell them. Files that are
     none of the cache's are left alone.
     """
     cache = CacheFolder(folder)
     try:
+        cache.require()
         cache.create()
         set_aside_damaged(cache)
         with closing(Index(cache)) as index:
             return repair(index, progress)
     except (OSError, sqlite3.Error) as error:
-        trouble = trouble_of(error)
+        trouble = trouble_of(error, folder)
         raise CacheError(
             f"The cache in {folder} cannot be repaired: {trouble.reason}.", hint=trouble.advice
         ) from error

@@ -70,6 +70,7 @@ def _run_head(name: str, head: Header, data: bytes, file_bytes: int) -> RunHead:
         home = _count(int(metadata["home"]), 0, _MAX_POSITION)
         block_size = _count(int(metadata["block_size"]))
         exact, provenance = metadata["exact"] == "1", metadata["provenance"]
+        provenance.encode()  # the index takes no lone surrogate
         num_tokens, num_blocks = head.tensors["tokens"].shape[0], head.tensors["keys"].shape[0]
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Damaged("its metadata is not a run's") from error

@@ -14,6 +14,11 @@ from urllib.parse import quote
 VERSION = 1
 BUSY_TIMEOUT_S = 5.0
 
+
+class OtherVersion(sqlite3.NotSupportedError):
+    """The folder belongs to a kvtool that writes another format."""
+
+
 TABLES = (
     "CREATE TABLE namespaces (digest BLOB PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",

@@ -19,6 +19,7 @@ from kvtool.cache.backing import Run
 from kvtool.cache.block_hash import token_bytes
 from kvtool.cache.group import GroupSpec
 from kvtool.tiers.disk.cap import make_room
+from kvtool.tiers.disk.entry import bytes_text
 from kvtool.tiers.disk.folder import create_private, sync_folder
 from kvtool.tiers.disk.index import Index
 from kvtool.tiers.disk.lookup import stored
@@ -26,7 +27,6 @@ from kvtool.tiers.disk.owner import current_owner
 from kvtool.tiers.disk.rows import describe, insert_run, is_published
 from kvtool.tiers.disk.run_writer import PreparedRun, prepare, slice_run, write_file
 from kvtool.tiers.disk.sweep import drop_abandoned
-from kvtool.tiers.disk.trouble import trouble_of
 from kvtool.tiers.disk.use import next_use, touch, touch_parents
 from kvtool.tiers.memory import BlockViews
 from kvtool.tiers.tier import Stored
@@ -58,7 +58,7 @@ class RunStore:
         cap_bytes: int,
         durable: bool = False,
         evicted: Callable[[Sequence[bytes]], None] = lambda keys: None,
-        failed: Callable[[OSError | sqlite3.Error], str] = lambda error: trouble_of(error).reason,
+        failed: Callable[[OSError | sqlite3.Error], str],
     ) -> None:
         self._index = index
         self._failed = failed
@@ -131,7 +131,8 @@ class RunStore:
         size, run, now = prepared.num_bytes, prepared.run, time.time()
         if size > self._cap_bytes:
             raise NotStored(
-                f"a run of {size} bytes is larger than the cache, {self._cap_bytes} bytes"
+                f"a run of {bytes_text(size)} is larger than the cache, "
+                f"{bytes_text(self._cap_bytes)}"
             )
         owner = current_owner()
         with self._index.write() as connection:
@@ -144,7 +145,7 @@ class RunStore:
                 connection, self._folder, size, self._cap_bytes, now, protected=protected
             )
             if evicted is None:
-                raise NotStored(f"no room for {size} bytes beside what it continues")
+                raise NotStored(f"no room for {bytes_text(size)} beside what it continues")
             describe(connection, run.namespace, fields)
             row = insert_run(connection, prepared.name, run, block_size, size, now, owner)
         if evicted:

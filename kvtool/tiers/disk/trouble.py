@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import logging
+import shlex
 import sqlite3
+from pathlib import Path
 from typing import NamedTuple
+
+from kvtool.tiers.disk.schema import OtherVersion
 
 _log = logging.getLogger(__name__)
 
@@ -19,7 +23,6 @@ _FULL = Trouble("the disk is full", "Free some space, or lower --cache-size.")
 _READ_ONLY = Trouble("the folder is read-only", "Give --cache-dir a folder that can be written.")
 _FORBIDDEN = Trouble("permission is denied", "Give --cache-dir a folder of your own.")
 _LOCKED = Trouble("its index is locked by another process", "See who keeps it open.")
-_DAMAGED = Trouble("its index is damaged", "See kvtool inspect-cache --repair-index.")
 _BY_NUMBER = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
@@ -30,16 +33,22 @@ _BY_NUMBER = {
 _BY_TEXT = {"full": _FULL, "readonly": _READ_ONLY, "locked": _LOCKED}
 
 
-def trouble_of(error: OSError | sqlite3.Error) -> Trouble:
+def trouble_of(error: OSError | sqlite3.Error, folder: Path) -> Trouble:
+    """folder: of the cache, to name it in the advice."""
+    if isinstance(error, OtherVersion):
+        return Trouble(
+            str(error), "Use the kvtool that made it, or give --cache-dir another folder."
+        )
     if isinstance(error, sqlite3.Error):
         if is_damage(error):
-            return _DAMAGED
+            advice = f"{inspect_cache(folder, '--repair-index')} makes it anew."
+            return Trouble("its index is damaged", advice)
         known = [trouble for text, trouble in _BY_TEXT.items() if text in str(error)]
-        return known[0] if known else _unknown(f"its index cannot be used, {error}")
+        return known[0] if known else _unknown(f"its index cannot be used ({error})")
     if isinstance(error, TimeoutError):
         return _LOCKED
     return _BY_NUMBER.get(error.errno or 0) or _unknown(
-        f"the system reports {error.strerror or error}"
+        f"it cannot be read or written ({error.strerror or error})"
     )
 
 
@@ -47,10 +56,25 @@ def _unknown(reason: str) -> Trouble:
     return Trouble(reason, "Check the disk, or give --cache-dir another folder.")
 
 
+def inspect_cache(folder: Path, *options: str) -> str:
+    """The command, to be copied."""
+    return shlex.join(["kvtool", "inspect-cache", str(folder), *options])
+
+
+def unreadable(error: Exception) -> str:
+    """Why a run's file does not give what it should, as a reason without a full stop."""
+    if isinstance(error, FileNotFoundError):
+        return "its file is gone"
+    if isinstance(error, OSError):
+        return f"its file cannot be read ({error.strerror or error})"
+    return str(error)
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """SQLite has no class of its own for "malformed" and "not a database"; the classes for what
     can pass (locked, full, read-only) are below `DatabaseError`."""
-    return type(error) is sqlite3.DatabaseError or "no such" in str(error)
+    is_other = "no such" in str(error) or "Could not decode" in str(error)
+    return type(error) is sqlite3.DatabaseError or is_other
 
 
 def is_passing(error: OSError) -> bool:
@@ -61,7 +85,7 @@ def is_passing(error: OSError) -> bool:
 class Warnings:
     """Tells every kind of trouble once."""
 
-    def __init__(self, folder: object) -> None:
+    def __init__(self, folder: Path) -> None:
         self.count = 0
         self.last: str | None = None
         self._folder = folder
@@ -74,7 +98,7 @@ class Warnings:
         if trouble.reason not in self._said:
             self._said.add(trouble.reason)
             _log.warning(
-                "The cache in %s is not used where it cannot be: %s. %s",
+                "The cache in %s cannot be used fully: %s. %s",
                 self._folder,
                 trouble.reason,
                 trouble.advice,
@@ -87,9 +111,10 @@ class Warnings:
         if "damaged" not in self._said:
             self._said.add("damaged")
             _log.warning(
-                "Removed the damaged run %s from the cache in %s: %s. It is computed again; look "
-                "for others with kvtool inspect-cache --check.",
+                "Removed the damaged run %s from the cache in %s: %s. It is computed again; %s "
+                "looks for others.",
                 run,
                 self._folder,
                 reason,
+                inspect_cache(self._folder, "--check"),
             )

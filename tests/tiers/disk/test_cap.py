@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import time
 
 import numpy as np
@@ -93,6 +94,14 @@ def test_a_run_that_can_never_fit_says_so(tmp_path):
     assert disk_bytes(tmp_path) == 0
 
 
+@pytest.mark.parametrize("cap_bytes, words", [(1, "1 byte"), (1500, "1,500 bytes")])
+def test_sizes_are_said_as_people_read_them(tmp_path, cap_bytes, words):
+    stored = put(tier_of(tmp_path, cap_bytes=cap_bytes), prompt(4))
+    assert re.fullmatch(
+        rf"a run of \d,\d{{3}} bytes is larger than the cache, {words}", stored.reason
+    )
+
+
 def test_of_a_run_larger_than_the_cap_the_front_is_kept(tmp_path):
     tier = tier_of(tmp_path, cap_bytes=5000)
     stored = put(tier, prompt(16))
@@ -181,8 +190,10 @@ def test_pinned_runs_are_evicted_last(tmp_path):
 
 
 def test_pinning_more_than_the_share_is_refused(tmp_path):
-    with pytest.raises(CacheError, match="50% of the cache size"):
+    words = r"19,008 bytes would be pinned; at most [\d,]+ bytes may be, 50% of the cache size"
+    with pytest.raises(CacheError, match=words) as error:
         pinned_folder(tmp_path, [0, 1, 2])
+    assert error.value.hint == "Unpin other runs, or raise --cache-size."
     assert not any(entry.pinned for entry in Catalog.open(tmp_path).entries())
 
 

@@ -176,7 +176,7 @@ def test_no_room_even_for_the_index(tmp_path, caplog, monkeypatch):
         assert tier.recall("rates") is None
         tier.check_integrity()
         tier.close()
-    only_warning(caplog, "is not used")
+    only_warning(caplog, "cannot be used fully")
 
 
 def test_a_read_only_disk_is_read(tmp_path, caplog):
@@ -219,7 +219,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, caplog):
     tier = tier_of(tmp_path / "file" / "cache")
     assert put(tier, prompt(16)).num_blocks == 0
     assert hit(tier, prompt(16)) == 0
-    only_warning(caplog, "is not used")
+    only_warning(caplog, "cannot be used fully: it cannot be read or written (Not a directory).")
 
 
 @pytest.mark.report("S49")
@@ -231,7 +231,7 @@ def test_an_index_of_another_format_is_left_alone(tmp_path, caplog):
     tier = tier_of(tmp_path)
     assert hit(tier, prompt(16)) == 0
     assert put(tier, prompt(16, 1)).num_blocks == 0
-    only_warning(caplog, "format version 99; this kvtool uses 1")
+    only_warning(caplog, "format version 99; this kvtool uses 1. Use the kvtool that made it")
     assert len(run_files(tmp_path)) == 1
 
 

@@ -2,13 +2,17 @@
 
 import os
 import stat
+from contextlib import closing
 
 import pytest
 from tiers.disk.disk_runs import hit, prompt, run_files, run_of, tier_of, views_of
 
 from kvtool.errors import CacheError
+from kvtool.inspection.check import check
 from kvtool.tiers.disk.catalog import Catalog
+from kvtool.tiers.disk.entry import FOREIGN, Damage
 from kvtool.tiers.disk.folder import CacheFolder
+from kvtool.tiers.disk.repair import repair_index
 from kvtool.tiers.tier import Missing
 
 
@@ -56,6 +60,38 @@ def test_a_folder_that_holds_other_things_is_refused(tmp_path, open_it):
     with pytest.raises(CacheError, match=r"thesis\.txt"):
         open_it(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("lost", [[], ["index.sqlite", "index.lock"]], ids=["whole", "no index"])
+def test_what_lies_beside_a_cache_is_named_and_left_alone(tmp_path, lost):
+    with closing(tier_of(tmp_path)) as tier:
+        put(tier, prompt(16))
+    for name in lost:
+        (tmp_path / name).unlink()
+    (tmp_path / ".DS_Store").write_text("theirs")
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "runs" / "notes.txt").write_text("mine")
+    assert hit(tier_of(tmp_path), prompt(16)) == 16
+    assert repair_index(tmp_path) == (1, [])
+    names = [".DS_Store", "lost+found", "runs/notes.txt"]
+    assert Catalog.open(tmp_path).check() == [Damage(name, FOREIGN) for name in names]
+    report = check(Catalog.open(tmp_path))
+    assert report.ok and [damage["file"] for damage in report.damaged] == names
+    assert (tmp_path / ".DS_Store").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("open_it", [tier_of, Catalog.open, repair_index])
+def test_a_folder_of_others_that_has_runs_or_an_index_of_its_own(tmp_path, open_it):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "events.out.tfevents").touch()
+    (tmp_path / "train.py").touch()
+    with pytest.raises(CacheError, match=r"it holds 'train\.py'"):
+        open_it(tmp_path)
+    (tmp_path / "runs").rename(tmp_path / "results")
+    (tmp_path / "index.sqlite").write_text("theirs")
+    with pytest.raises(CacheError, match="it holds 'results'"):
+        open_it(tmp_path)
+    assert (tmp_path / "index.sqlite").read_text() == "theirs"
 
 
 @pytest.mark.report("S70")
@@ -132,3 +168,16 @@ def test_a_pipe_in_place_of_a_run_does_not_stop_anybody(tmp_path):
     path.unlink()
     os.mkfifo(path)
     assert hit(tier, prompt(16)) == 0
+
+
+def test_what_is_no_cache(tmp_path):
+    for open_it in (Catalog.open, repair_index):
+        for folder, words in ((tmp_path / "none", "no cache in"), (tmp_path, "it holds no runs")):
+            with pytest.raises(CacheError, match=words) as error:
+                open_it(folder)
+            assert error.value.hint == f"kvtool prefill FILE --cache-dir {folder} makes one."
+    assert list(tmp_path.iterdir()) == []
+    tier_of(tmp_path / "old")._index.connection().execute("PRAGMA user_version = 9")
+    with pytest.raises(CacheError, match="format version 9; this kvtool uses 1") as error:
+        Catalog.open(tmp_path / "old")
+    assert error.value.hint.startswith("Use the kvtool that made it")
