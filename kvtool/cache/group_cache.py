@@ -106,7 +106,8 @@ class GroupCache:
         table = kv.tables[self._group_id]
         filled = table.num_filled(self.pool.block_size)
         tail = Tail.KEEP
-        if filled and not any(run.start == table.num_tokens for run in kv.runs(self._group_id)):
+        runs = kv.runs(self._group_id)
+        if filled and not (runs and any(run.start == table.num_tokens for run in runs)):
             tail = self._tail(table.last_block, filled)
         return Growth(self.num_missing(kv, num_tokens) + (tail is Tail.COPY), tail)
 

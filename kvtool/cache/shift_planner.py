@@ -74,7 +74,9 @@ class ShiftPlanner:
         first, *others = self._groups
         chain = first.chain(run.blocks[-1])
         num_tokens = run.stop - run.delta  # of the donor, up to the end of the run
-        tokens = first.pool.tokens[chain].reshape(-1)[:num_tokens]
+        # With the rest of the last block: an index of full blocks finds no part of one.
+        num_cached = int(first.pool.num_tokens[chain].sum())
+        tokens = first.pool.tokens[chain].reshape(-1)[:num_cached]
         chains = [chain]
         for group in others:
             match = group.match(tokens, namespace)

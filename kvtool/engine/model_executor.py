@@ -63,10 +63,12 @@ class ModelExecutor:
         for pool, copies in zip(self.model.pools, batch.copies):
             if len(copies):
                 copy_blocks(pool, self._tensor(copies))
+        loadings = self._start(batch.loads)
+        if any(map(len, batch.moves)):
+            _finish(loadings)  # they write whole blocks, the last of which moved text may go on in
         for group, moves in enumerate(batch.moves):
             if len(moves):
                 move_keys(self.model, group, *self._tensor(moves).unbind(1))
-        loadings = self._start(batch.loads)
         if not batch.requests:
             _finish(loadings)
             return {}
@@ -118,7 +120,8 @@ class ModelExecutor:
             logits_rows=self._tensor(np.array(rows, dtype=np.int64)),
             cu_seqlens_q=self._tensor(_cumulative(lengths)),
             max_query_len=max(lengths),
-            has_deltas=any(entries[:, 4].any() for s in requests for entries in s.entries),
+            has_deltas=self.model.layout is not None
+            and any(entries[:, 4].any() for s in requests for entries in s.entries),
             wait=partial(_wait_for_all, loadings) if loadings else None,
             groups=tuple(self._group_inputs(requests, g) for g in range(len(self.groups))),
         )

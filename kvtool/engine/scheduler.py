@@ -157,8 +157,8 @@ class Scheduler:
         request.end("error")
 
     def _continue_running(self, plan: StepPlan) -> None:
-        """Decodes first: a newcomer enters only where a step has tokens to spare, so of all
-        running requests only the latest admitted can still be in its prefill."""
+        """Decodes first: a newcomer enters only where a step has tokens to spare, so without
+        selecting repairs only the latest admitted can still be in its prefill."""
         order = list(self.running)
         if self.config.deterministic:
             order.sort(key=lambda request: request.last_step)

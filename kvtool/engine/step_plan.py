@@ -81,9 +81,9 @@ def schedule_rows(request: Request, positions: BlockIds, block_size: int) -> Sch
     #   0            start  num_cached            end
     #   |--- cached ---|--- fed, stored already ---|--- fed and stored ---|
     slots = tuple(table.slots(positions, block_size) for table in kv.tables)
-    num_stored = int(np.searchsorted(positions, kv.num_cached))
-    for group_slots in slots:
-        group_slots[:num_stored] = -1
+    if positions[0] < kv.num_cached:
+        for group_slots in slots:
+            group_slots[positions < kv.num_cached] = -1
     return ScheduledRequest(
         request=request,
         positions=positions,

@@ -21,7 +21,10 @@ def check_gate(folder: Path, subject: Subject, config: EngineConfig) -> None:
     record = read_record(folder, subject)
     if record is not None and record.passed:
         return
-    what = f"{subject.compute_dtype} with --repair {subject.repair} --donor {subject.donor}"
+    what = (
+        f"{subject.compute_dtype} with --repair {subject.repair} --donor {subject.donor} "
+        f"--min-run {subject.min_run}"
+    )
     if record is None:
         raise ConfigError(
             f"How well moved text does on this model was not measured: {folder} has no record of "
