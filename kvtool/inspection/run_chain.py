@@ -1,4 +1,4 @@
-"""The stored runs that together hold a sequence from its first token on."""
+"""The stored runs that together hold a sequence."""
 
 from __future__ import annotations
 
@@ -16,22 +16,32 @@ class Link(NamedTuple):
     num_blocks: int
 
 
+def links_to(catalog: Catalog, entry: Entry) -> list[Link]:
+    """From as far in front of `entry` as is stored up to it. Positions must fall, whatever an
+    index says."""
+    links = [Link(entry, entry.num_blocks)]
+    while (first := links[0].entry).home > 0:
+        found = catalog.block(first.parent)
+        if found is None or _end(*found) != first.home:
+            break
+        above, position = found
+        links.insert(0, Link(above, position + 1))
+    return links
+
+
 def chain_to(catalog: Catalog, entry: Entry) -> list[Link]:
     """From the run that starts the sequence up to `entry`.
 
     Raises `CacheError` when a part in front of it is not stored.
     """
-    links = [Link(entry, entry.num_blocks)]
-    while (first := links[0].entry).home > 0:
-        found = catalog.block(first.parent)
-        if found is None or _end(*found) != first.home:
-            raise CacheError(
-                f"Run {entry.key:.12} cannot be used alone: of the {entry.home} tokens in front of "
-                f"it, those up to position {first.home} are not stored.",
-                hint="Compute the prompt again: kvtool prefill",
-            )
-        above, position = found
-        links.insert(0, Link(above, position + 1))
+    links = links_to(catalog, entry)
+    start = links[0].entry.home
+    if start > 0:
+        raise CacheError(
+            f"Run {entry.key:.12} cannot be used alone: of the {entry.home} tokens in front of "
+            f"it, those up to position {start} are not stored.",
+            hint="Compute the prompt again: kvtool prefill",
+        )
     return links
 
 
