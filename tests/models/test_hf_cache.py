@@ -42,27 +42,6 @@ FAMILIES = (
 )
 
 
-@pytest.fixture
-def llama(tmp_path: Path) -> Workplace:
-    return Workplace.of("llama", tmp_path)
-
-
-@pytest.fixture
-def kvtool_file(llama: Workplace, tmp_path: Path) -> Path:
-    """What kvtool exports of the first tokens of the prompt."""
-    llama.run(llama.prompt[:NUM_PREFIX], 1)
-    with closing(llama.catalog()) as catalog:
-        export_prefix(catalog, llama.last_run(catalog), tmp_path / "kvtool.safetensors")
-    return tmp_path / "kvtool.safetensors"
-
-
-@pytest.fixture
-def foreign_file(llama: Workplace, tmp_path: Path) -> Path:
-    """What plain Transformers code writes."""
-    save_hf_cache(tmp_path / "foreign.safetensors", llama.model, llama.prompt[:NUM_PREFIX])
-    return tmp_path / "foreign.safetensors"
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_transformers_goes_on_from_our_kv(name: str, tmp_path: Path) -> None:
     work, out = Workplace.of(name, tmp_path), tmp_path / "prefix.safetensors"

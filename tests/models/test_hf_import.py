@@ -15,37 +15,14 @@ from hf_workplace import (
     Tensors,
     Workplace,
     rewrite,
-    save_hf_cache,
 )
 from safetensors.torch import save_file
 from transformers import DynamicCache
 
 from kvtool.errors import InputError
-from kvtool.models.hf_cache import export_prefix
 from kvtool.models.hf_import import import_prefix
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-
-
-@pytest.fixture
-def llama(tmp_path: Path) -> Workplace:
-    return Workplace.of("llama", tmp_path)
-
-
-@pytest.fixture
-def kvtool_file(llama: Workplace, tmp_path: Path) -> Path:
-    """What kvtool exports of the first tokens of the prompt."""
-    llama.run(llama.prompt[:NUM_PREFIX], 1)
-    with closing(llama.catalog()) as catalog:
-        export_prefix(catalog, llama.last_run(catalog), tmp_path / "kvtool.safetensors")
-    return tmp_path / "kvtool.safetensors"
-
-
-@pytest.fixture
-def foreign_file(llama: Workplace, tmp_path: Path) -> Path:
-    """What plain Transformers code writes."""
-    save_hf_cache(tmp_path / "foreign.safetensors", llama.model, llama.prompt[:NUM_PREFIX])
-    return tmp_path / "foreign.safetensors"
 
 
 def nothing(tensors: Tensors) -> None:
