@@ -63,10 +63,39 @@ class ControlTokens:
 
     def encode(self, marked: str) -> list[int]:
         """Token ids of the whole text, without anything that the tokenizer adds around a text."""
+        return list(self._encoding(marked).ids)
+
+    def encode_with_starts(self, marked: str) -> tuple[list[int], list[int]]:
+        """The ids of `encode`, and the character of `marked` at which each token begins; those of
+        a marked control token begin where its mark does."""
+        encoding = self._encoding(marked)
+        starts = [start for start, _ in encoding.offsets]
+        if self._mark.search(marked) is not None:
+            origins = self._origins(marked)
+            starts = [origins[start] for start in starts]
+        return list(encoding.ids), starts
+
+    def spans(self, marked: str) -> list[tuple[int, int]]:
+        """Characters [start, stop) of each control token that the template wrote."""
+        return [match.span() for match in self._control.finditer(marked)]
+
+    def _encoding(self, marked: str) -> Any:
         if self._mark.search(marked) is None:
-            return list(self._fast.encode(marked, add_special_tokens=False).ids)
+            return self._fast.encode(marked, add_special_tokens=False)
         text = self._control.sub(lambda match: self._secret_name(match[0]), marked)
-        return list(self._twin.encode(self.unmark(text), add_special_tokens=False).ids)
+        return self._twin.encode(self.unmark(text), add_special_tokens=False)
+
+    def _origins(self, marked: str) -> list[int]:
+        """Of each character that the twin gets, and of the end: its place in `marked`."""
+        origins: list[int] = []
+        position = 0
+        for match in re.finditer(f"{self._control.pattern}|{self._mark.pattern}", marked):
+            origins.extend(range(position, match.start()))
+            mark = self._mark.fullmatch(match[0])
+            written = self._content_of(mark) if mark else self._secret_name(match[0])
+            origins.extend([match.start()] * len(written))
+            position = match.end()
+        return [*origins, *range(position, len(marked) + 1)]
 
     def _mark_of(self, match: re.Match[str]) -> str:
         return f"{self._secret}{self._contents.index(match[0])};"

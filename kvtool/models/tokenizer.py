@@ -58,7 +58,7 @@ class Tokenizer:
         Raises `ConfigError` without a template, `InputError` for a message that the template
         refuses, `ModelError` for a template that is no template.
         """
-        return self._control.unmark(self._render_marked(messages, add_generation_prompt))
+        return self.control.unmark(self._render_marked(messages, add_generation_prompt))
 
     def encode_chat(
         self,
@@ -72,8 +72,8 @@ class Tokenizer:
         A control token inside a message is plain text: it cannot end a turn or open another.
         """
         marked = self._render_marked(messages, add_generation_prompt)
-        assert self._control.unmark(marked).startswith(behind)
-        return self._control.encode(self._control.behind(marked, len(behind)))
+        assert self.control.unmark(marked).startswith(behind)
+        return self.control.encode(self.control.behind(marked, len(behind)))
 
     def chat_beginning(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
         """The rendered text up to the end of the last message, and its ids: how every conversation
@@ -85,10 +85,28 @@ class Tokenizer:
         marked, other = (self._render_marked(messages, True, ending) for ending in "01")
         shared = next((i for i, (a, b) in enumerate(zip(marked, other)) if a != b), len(marked))
         marked = marked[:shared]
-        return self._control.unmark(marked), self._control.encode(marked)
+        return self.control.unmark(marked), self.control.encode(marked)
+
+    def render_marked(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Message] = (),
+        *,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """`render` with the tools in the prompt, and with control tokens of the messages marked:
+        `control` encodes it. Raises what `render` raises."""
+        return self._render_marked(messages, add_generation_prompt, tools=tools)
+
+    def template_mentions(self, word: str) -> bool:
+        return self.has_chat_template and word in str(self._backend.chat_template)
 
     def _render_marked(
-        self, messages: Sequence[Message], add_generation_prompt: bool, ending: str = ""
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool,
+        ending: str = "",
+        tools: Sequence[Message] = (),
     ) -> str:
         """ending: more text of the last message; never part of a control token."""
         if not self.has_chat_template:
@@ -97,19 +115,24 @@ class Tokenizer:
                 hint="Add --raw to join the contents by blank lines.",
             )
 
+        schemas = self.control.mark(list(tools)) or None
+
         def render(conversation: list[Message]) -> str:
             return str(
                 self._backend.apply_chat_template(
-                    conversation, tokenize=False, add_generation_prompt=add_generation_prompt
+                    conversation,
+                    tools=schemas,
+                    tokenize=False,
+                    add_generation_prompt=add_generation_prompt,
                 )
             )
 
-        *earlier, last = self._control.mark(normalized(messages))
+        *earlier, last = self.control.mark(normalized(messages))
         marked = [*earlier, {**last, "content": last["content"] + ending}]
         return well_formed(render_checked(render, marked))
 
     @cached_property
-    def _control(self) -> ControlTokens:
+    def control(self) -> ControlTokens:
         return ControlTokens(self._fast)
 
 
