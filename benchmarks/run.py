@@ -1,4 +1,5 @@
-"""Runs benchmark cases: `python benchmarks/run.py [CASE…]`. Each checks its result, then times it.
+"""Runs benchmark cases: `python benchmarks/run.py [CASE…] [--trace PATH]`. Each checks its result,
+then times it.
 
 Times of separate runs on a shared machine mean little, so a case runs its variants alternately in
 one process and reports medians and their ratio. Rows go to benchmarks/results/<case>.jsonl.
@@ -24,22 +25,33 @@ CASES = {
     "disk_ttft": "cases.disk_ttft:run",
     "moved_keys": "cases.moved_keys:run",
     "shift_ttft": "cases.shift_ttft:run",
+    "reuse_schemes": "cases.reuse_schemes:run",
 }
+# Of a trace that --trace names; without it they are left out.
+TRACE_CASES = {
+    "lru_curve": "cases.lru_curve:run",
+}
+ALL_CASES = CASES | TRACE_CASES
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; default: all"
+        "cases", nargs="*", metavar="CASE", help=f"of {', '.join(ALL_CASES)}; default: all"
     )
+    parser.add_argument("--trace", metavar="PATH", help=f"for {', '.join(TRACE_CASES)}")
     parser.add_argument("--dry", action="store_true", help="print rows, do not append them")
     arguments = parser.parse_args()
-    unknown = set(arguments.cases) - set(CASES)
+    unknown = set(arguments.cases) - set(ALL_CASES)
     if unknown:
-        parser.error(f"unknown case {', '.join(sorted(unknown))}; allowed: {', '.join(CASES)}")
-    for case in arguments.cases or CASES:
-        module, function = CASES[case].split(":")
-        for row in getattr(import_module(module), function)():
+        parser.error(f"unknown case {', '.join(sorted(unknown))}; allowed: {', '.join(ALL_CASES)}")
+    traced = sorted(TRACE_CASES.keys() & set(arguments.cases))
+    if traced and not arguments.trace:
+        parser.error(f"{', '.join(traced)} needs --trace PATH")
+    for case in arguments.cases or (ALL_CASES if arguments.trace else CASES):
+        module, function = ALL_CASES[case].split(":")
+        given = [arguments.trace] if case in TRACE_CASES else []
+        for row in getattr(import_module(module), function)(*given):
             print(case, row, flush=True)
             if not arguments.dry:
                 rows.append(case, row)

@@ -1,0 +1,1 @@
+"""Eviction policies, replayed over block accesses: one module each."""
