@@ -11,6 +11,8 @@ def is_too_deep(document: object) -> bool:
     """Whether objects and lists are nested more than `MAX_DEPTH` deep; does not recurse itself."""
     level: list[object] = [document]
     for _ in range(MAX_DEPTH):
+        if not level:
+            return False
         level = [inner for outer in level for inner in _containers(outer)]
     return any(isinstance(value, (Mapping, list, tuple)) for value in level)
 

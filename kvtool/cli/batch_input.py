@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvtool.cli.boundary import unforeseen
-from kvtool.cli.json_input import parse_json
 from kvtool.cli.messages import parse_messages
 from kvtool.cli.parsers import MAX_INTEGER
 from kvtool.cli.text import check_text, decode_utf8, read_bytes
 from kvtool.errors import InputError, KVToolError
+from kvtool.json_input import parse_json
 from kvtool.models.chat import Message
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvtool.cli.json_input import type_name
 from kvtool.cli.text import check_text
 from kvtool.errors import InputError
+from kvtool.json_input import type_name
 from kvtool.models.chat import Message, normalized
 
 

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvtool.cli.json_input import parse_json
 from kvtool.cli.messages import parse_messages
 from kvtool.cli.output import strict_json
 from kvtool.cli.text import STDIN, decode_utf8, read_bytes
 from kvtool.errors import InputError
+from kvtool.json_input import parse_json
 from kvtool.models.chat import Message
 from kvtool.models.tokenizer import Tokenizer, check_token_ids
 

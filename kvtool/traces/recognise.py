@@ -1,0 +1,40 @@
+"""Which format a file is in, told by its first records."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvtool.errors import InputError
+from kvtool.traces.formats import FORMATS, format_named
+from kvtool.traces.trace_file import TraceFile
+from kvtool.traces.trace_format import Format
+
+
+class Recognised(NamedTuple):
+    """format, and why: what in the file says so."""
+
+    format: Format
+    why: str
+
+
+def recognise(file: TraceFile, name: str | None = None) -> Recognised:
+    """By content, unless `name` says (`--input-format`). Raises `InputError` for an empty file and
+    for one that is of no known format, `ConfigError` for an unknown name."""
+    chosen = None if name is None else format_named(name)
+    head = file.head()
+    if chosen is not None:
+        return Recognised(chosen, "--input-format says so")
+    for known in map(format_named, FORMATS):
+        if (why := known.recognise(head)) is not None:
+            return Recognised(known, why)
+    raise InputError(
+        f"{file.name} is in no trace format that kvtool knows: {_seen(head.first, head.lines)}.",
+        hint=f"If you know better: --input-format {'|'.join(FORMATS)}.",
+    )
+
+
+def _seen(first: object, lines: tuple[str, ...]) -> str:
+    if isinstance(first, dict) and first:
+        return f"its first record has {', '.join(sorted(map(str, first))[:12])}"
+    start = lines[0] if lines else ""
+    return f"it starts with {start[:60]!r}, which is no JSON object"
