@@ -7,10 +7,12 @@ every block that a copy touches until that copy has ended (`Transfer`).
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.block_pool import BlockIds, Tokens
+from kvtool.reuse.planner import Rules
 
 
 class StoredBlock(NamedTuple):
@@ -30,7 +32,8 @@ class Run(NamedTuple):
     """Consecutive blocks of one sequence; only the last may be partly filled.
 
     keys: one a block. parent: the key in front of the first. tokens: int32 [n], of all blocks.
-    home: the position of the first token. exact: computed on exact KV only.
+    home: the position of the first token. exact: computed on exact KV only. before: the home
+    tokens in front; None: they are not known any more.
     """
 
     namespace: bytes
@@ -40,6 +43,31 @@ class Run(NamedTuple):
     home: int
     exact: bool = True
     provenance: str = "prefill"
+    before: Tokens | None = None
+
+
+class StoredDonor(NamedTuple):
+    """Stored text that a prompt has elsewhere, behind other tokens.
+
+    Prompt tokens [start, stop) stand in slot `offset` of the first block and those behind it.
+    blocks: where the KV lies. tokens: int32, of the sequence they were computed in, from position
+    `home` on, as far as the blocks hold them. first_token and context: what stands in front
+    there, at position 0 and right before `home`.
+    """
+
+    start: int
+    stop: int
+    offset: int
+    blocks: tuple[StoredBlock, ...]
+    tokens: Tokens
+    home: int
+    first_token: int
+    context: Tokens
+
+    @property
+    def delta(self) -> int:
+        """How far the tokens move."""
+        return self.start - (self.home + self.offset)
 
 
 class Transfer:
@@ -111,6 +139,13 @@ class Backing(Protocol):
 
         whole_blocks: only full ones.
         """
+        ...
+
+    def donors(
+        self, tokens: Tokens, pieces: Sequence[tuple[int, int]], namespace: bytes, rules: Rules
+    ) -> list[StoredDonor]:
+        """Stored text within these ranges of a prompt that is worth loading; by start, without
+        overlap."""
         ...
 
     def is_promoted(self, block: StoredBlock) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from heapq import heappop, heappush
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,16 @@ from kvtool.cache.eviction import BlockUse
 Tokens = npt.NDArray[np.int32]
 BlockIds = npt.NDArray[np.int64]
 
+_NONE: Mapping[int, int] = MappingProxyType({})
+
 
 class BlockPool:
-    """A struct of arrays, one row a block; 48 bytes a block beside the tokens.
+    """A struct of arrays, one row a block; 48 bytes a block beside the tokens, 52 with
+    weak references.
 
     A block is *empty* (in the free list), *held* (ref_count > 0), or *cached and unreferenced*:
-    free to be evicted, but with its contents intact until it is handed out again.
+    free to be evicted, but with its contents intact until it is handed out again. Some of its
+    references may be *weak*: whoever has them gives them up where blocks are scarce.
 
     Contents, set by the prefix index: `tokens` int32 [num_blocks, block_size]; `num_tokens`, the
     leading slots they are valid for (0: the block is not cached); `parent`, the cached block in
@@ -35,16 +40,21 @@ class BlockPool:
         self.num_children = np.zeros(num_blocks, dtype=np.int32)
         self.home = np.zeros(num_blocks, dtype=np.int32)
         self.ref_count = np.zeros(num_blocks, dtype=np.int32)
+        self.weak_count = np.empty(0, dtype=np.int32)  # of ref_count; no rows before the first
         self.last_use = np.zeros(num_blocks, dtype=np.int64)
         self.created = np.zeros(num_blocks, dtype=np.int64)
         self.hits = np.zeros(num_blocks, dtype=np.int32)
         self.priority = np.zeros(num_blocks, dtype=np.int32)
-        self.num_unreferenced = 0  # cached and not held
+        self.num_idle = num_blocks  # without a reference: empty, or cached and unreferenced
+        self.num_weak = 0  # blocks held by weak references alone
+        self._num_weak_references = 0
         self.peak_held = 0
         # Free list: blocks that came back, a heap, then all from _first_unused on.
         self._returned: list[int] = []
         self._first_unused = 0
-        # The same memory for reading one value: half the cost of a numpy scalar.
+        # The same memory. A block's tokens as one item, which numpy copies as a whole:
+        self.token_rows = self.tokens.view(np.dtype((np.void, 4 * block_size)))[:, 0]
+        # For reading one value, at half the cost of a numpy scalar:
         self.num_tokens_of = self.num_tokens.data
         self.parent_of = self.parent.data
         self.num_children_of = self.num_children.data
@@ -61,13 +71,19 @@ class BlockPool:
         return len(self._returned) + self.num_blocks - self._first_unused
 
     @property
+    def num_unreferenced(self) -> int:
+        """Cached blocks that nobody holds."""
+        return self.num_idle - self.num_free
+
+    @property
     def num_available(self) -> int:
-        """Blocks that can be handed out: empty or cached and unreferenced."""
-        return self.num_free + self.num_unreferenced
+        """Blocks that can be handed out: empty or cached and unreferenced, now or once all weak
+        references are given up."""
+        return self.num_idle + self.num_weak
 
     @property
     def num_held(self) -> int:
-        return self.num_blocks - self.num_available
+        return self.num_blocks - self.num_idle - self.num_weak
 
     def allocate(self, count: int) -> BlockIds:
         """`count` empty blocks, lowest ids first, one reference each."""
@@ -82,32 +98,52 @@ class BlockPool:
             blocks = [heappop(self._returned) for _ in range(count)]
         ids = np.array(blocks, dtype=np.int64)
         self.ref_count[ids] = 1
+        self.num_idle -= count
         self.peak_held = max(self.peak_held, self.num_held)
         return ids
 
-    def touch(self, blocks: BlockIds) -> None:
-        """One more reference for each of these cached blocks (all different)."""
-        references = self.ref_count[blocks]
-        self.num_unreferenced -= len(blocks) - int(np.count_nonzero(references))
-        self.ref_count[blocks] = references + 1
+    def touch(self, blocks: BlockIds, *, weak: bool = False) -> None:
+        """One more reference for each of these blocks (all different), which are cached or held."""
+        self.num_idle -= len(blocks) - int(np.count_nonzero(self.ref_count[blocks]))
+        self._count_references(blocks, 1, weak)
         self.peak_held = max(self.peak_held, self.num_held)
 
-    def free(self, blocks: BlockIds) -> list[int]:
+    def free(self, blocks: BlockIds, *, weak: bool = False) -> list[int]:
         """Drop one reference of each (all different); what is not cached is empty at zero.
 
         Returns the blocks that may be evicted from now on.
         """
-        references = self.ref_count[blocks] - 1
-        self.ref_count[blocks] = references
-        idle = blocks[references == 0]
-        cached = self.num_tokens[idle] > 0
-        num_cached = int(np.count_nonzero(cached))
-        self.num_unreferenced += num_cached
-        if num_cached < len(idle):
-            for block in idle[~cached].tolist():
+        held = self._count_references(blocks, -1, weak)
+        idle = blocks[held == 0] if np.count_nonzero(held) else blocks
+        self.num_idle += len(idle)
+        cached = self.num_tokens[idle]
+        if np.count_nonzero(cached) < len(idle):
+            for block in idle[cached == 0].tolist():
                 heappush(self._returned, block)
-        evictable: list[int] = idle[cached & (self.num_children[idle] == 0)].tolist()
+            idle = idle[cached > 0]
+        evictable: list[int] = idle[np.logical_not(self.num_children[idle])].tolist()
         return evictable
+
+    def _count_references(
+        self, blocks: BlockIds, change: int, weak: bool
+    ) -> npt.NDArray[np.int32]:
+        """The references of each afterwards."""
+        if self._num_weak_references:
+            self.num_weak -= self._count_weak(blocks)
+        references = self.ref_count[blocks] + change
+        self.ref_count[blocks] = references
+        if weak:
+            if not len(self.weak_count):
+                self.weak_count = np.zeros(self.num_blocks, dtype=np.int32)
+            self.weak_count[blocks] += change
+            self._num_weak_references += change * len(blocks)
+        if weak or self._num_weak_references:
+            self.num_weak += self._count_weak(blocks)
+        return references
+
+    def _count_weak(self, blocks: BlockIds) -> int:
+        weak = self.weak_count[blocks]
+        return int(np.count_nonzero((weak > 0) & (weak == self.ref_count[blocks])))
 
     def store(self, blocks: BlockIds, tokens: Tokens, parent: int) -> None:
         """Contents of a run of held blocks, each the parent of the next.
@@ -116,11 +152,11 @@ class BlockPool:
         """
         num_tokens = tokens.shape[1]
         if num_tokens == self.block_size:
-            self.tokens[blocks] = tokens
+            self.token_rows[blocks] = self.rows_of(tokens)
         else:
             self.tokens[blocks, :num_tokens] = tokens
         self.num_tokens[blocks] = num_tokens
-        self.parent[blocks[1:]] = blocks[:-1]
+        self.parent[blocks[1:]] = blocks[:-1].astype(np.int32)
         self.parent_of[blocks[0]] = parent
         self.num_children[blocks] = 1
         self.num_children_of[blocks[-1]] = 0
@@ -128,13 +164,17 @@ class BlockPool:
         if parent >= 0:
             self.num_children_of[parent] += 1
             home = self.home_of[parent] + self.block_size
-        self.home[blocks] = np.arange(home, home + len(blocks) * self.block_size, self.block_size)
+        end = home + len(blocks) * self.block_size
+        self.home[blocks] = np.arange(home, end, self.block_size, dtype=np.int32)
+
+    def rows_of(self, tokens: Tokens) -> npt.NDArray[np.void]:
+        """Full blocks, int32 [n, block_size], as items of `token_rows`."""
+        return np.ascontiguousarray(tokens).view(self.token_rows.dtype)[:, 0]
 
     def forget(self, block: int) -> int | None:
         """Drop the contents of a leaf; returns its parent if that may be evicted now."""
         self.num_tokens_of[block] = 0
         if self.ref_count_of[block] == 0:
-            self.num_unreferenced -= 1
             heappush(self._returned, block)
         parent = self.parent_of[block]
         if parent < 0:
@@ -142,6 +182,42 @@ class BlockPool:
         num_children = self.num_children_of[parent] - 1
         self.num_children_of[parent] = num_children
         return None if num_children or self.ref_count_of[parent] else parent
+
+    def forget_run(self, blocks: list[int]) -> int | None:
+        """The same for unreferenced blocks: a leaf, then each the parent of the one before it,
+        which is its only child. Returns the last one's parent if that may be evicted now."""
+        num_tokens_of, returned = self.num_tokens_of, self._returned
+        for block in blocks[:-1]:
+            num_tokens_of[block] = 0
+            heappush(returned, block)
+        return self.forget(blocks[-1])
+
+    def idle_run(self, leaf: int, limit: int) -> list[int]:
+        """An evictable block and at most `limit - 1` in front of it, nearest first, that were used
+        exactly like it and that nothing but each other keeps from being evicted."""
+        parent_of, ref_count_of, num_children_of = (
+            self.parent_of,
+            self.ref_count_of,
+            self.num_children_of,
+        )
+        last_use_of, created_of = self._last_use_of, self._created_of
+        hits_of, priority_of = self._hits_of, self._priority_of
+        last_use, created, hits, priority = self.use(leaf)
+        run, block = [leaf], leaf
+        for _ in range(limit - 1):
+            block = parent_of[block]
+            if (
+                block < 0
+                or last_use_of[block] != last_use
+                or num_children_of[block] != 1
+                or ref_count_of[block]
+                or created_of[block] != created
+                or hits_of[block] != hits
+                or priority_of[block] != priority
+            ):
+                break
+            run.append(block)
+        return run
 
     def start_use(self, blocks: BlockIds, now: int, priority: int) -> None:
         """These blocks enter the cache."""
@@ -175,13 +251,20 @@ class BlockPool:
             and self.num_children_of[block] == 0
         )
 
-    def check_integrity(self, holders: Mapping[int, int]) -> None:
-        """holders: block id -> number of live references. Every counter is recomputed."""
-        expected = np.zeros(self.num_blocks, dtype=np.int32)
-        for block, count in holders.items():
-            expected[block] = count
+    def check_integrity(self, holders: Mapping[int, int], weak: Mapping[int, int] = _NONE) -> None:
+        """block id -> number of live references: all others, and the weak ones. Every counter is
+        recomputed."""
+        expected, expected_weak = np.zeros((2, self.num_blocks), dtype=np.int32)
+        expected_weak[list(weak)] = list(weak.values())
+        expected[list(holders)] = list(holders.values())
+        expected += expected_weak
         wrong = np.flatnonzero(expected != self.ref_count).tolist()
         assert not wrong, f"blocks {wrong}: reference counts differ from their holders"
+        kept = self.weak_count if len(self.weak_count) else np.zeros_like(expected_weak)
+        assert (expected_weak == kept).all(), "weak references differ from their holders"
+        assert self._num_weak_references == int(expected_weak.sum())
+        only_weak = (expected_weak > 0) & (expected_weak == expected)
+        assert self.num_weak == int(np.count_nonzero(only_weak))
         cached = self.num_tokens > 0
         unreferenced = int(np.count_nonzero(cached & (expected == 0)))
         assert unreferenced == self.num_unreferenced
@@ -189,6 +272,6 @@ class BlockPool:
         assert len(empty) == self.num_free, "a block is twice in the free list"
         idle = set(np.flatnonzero(~cached & (expected == 0)).tolist())
         assert empty == idle, f"free list {sorted(empty)} is not the empty blocks {sorted(idle)}"
-        held = int(np.count_nonzero(expected))
-        assert self.num_free + held + unreferenced == self.num_blocks
+        held = int(np.count_nonzero(expected)) - self.num_weak
+        assert self.num_available + held == self.num_blocks
         assert held == self.num_held <= self.peak_held

@@ -34,11 +34,15 @@ class Entry(NamedTuple):
     delta: int
 
 
+def _no_rows(count: int) -> npt.NDArray[np.int32]:
+    return np.zeros((count, ENTRY_FIELDS), dtype=np.int32)
+
+
 class BlockTable:
     """Entries as rows of one growing int32 array [num_entries, 5]; the manager alone changes it."""
 
     def __init__(self) -> None:
-        self._rows = np.empty((4, ENTRY_FIELDS), dtype=np.int32)
+        self._rows = _no_rows(4)
         self.num_entries = 0
         self.num_tokens = 0
         # Behind the last run: the first entry of own blocks, and its position.
@@ -68,7 +72,8 @@ class BlockTable:
 
     def ids(self, first: int, end: int) -> BlockIds:
         """Block ids of entries [first, end), int64, as a copy."""
-        return self.entries[first:end, 0].astype(np.int64)
+        assert end <= self.num_entries
+        return self._rows[first:end, 0].astype(np.int64)
 
     def own_ids(self) -> BlockIds:
         """Block ids of all entries but those of runs, int64."""
@@ -94,9 +99,9 @@ class BlockTable:
         if first > self._first:
             self._rows[first - 1, 3] = block_size
         if end > first:
-            rows = self._rows[first:end]
-            rows[:] = (0, 0, 0, block_size, 0)
+            rows = self._rows[first:end]  # offset and delta are 0
             rows[:, 0] = block_ids
+            rows[:, 3] = block_size
             rows[:, 2] = np.arange(start + first * block_size, start + end * block_size, block_size)
         self._rows[end - 1, 3] = num_tokens - start - (end - 1) * block_size
         self.num_entries = end
@@ -121,6 +126,14 @@ class BlockTable:
         self.num_entries = self._first = end
         self.num_tokens = self._origin = run.stop
 
+    def own_run(self, start: int, stop: int) -> Run:
+        """[start, stop), in own blocks with no run between them, as a run that does not move."""
+        starts = self.entries[:, 2]
+        first = int(np.searchsorted(starts, start, side="right")) - 1
+        end = int(np.searchsorted(starts, stop))
+        blocks = tuple(self.ids(first, end).tolist())
+        return Run(start, stop, 0, blocks, start - int(starts[first]))
+
     def replace_block(self, index: int, block_id: int) -> None:
         """Point an entry at another block that holds the same KV in the same slots."""
         self._rows[index, 0] = block_id
@@ -132,6 +145,8 @@ class BlockTable:
         self.num_tokens = num_entries * block_size
 
     def clear(self) -> None:
+        if self._runs:
+            self._rows = _no_rows(4)
         self.num_entries = self.num_tokens = self._first = self._origin = 0
         self._runs.clear()
 
@@ -146,7 +161,7 @@ class BlockTable:
 
     def _reserve(self, num_entries: int) -> None:
         if num_entries > len(self._rows):
-            rows = np.empty((max(num_entries, 2 * len(self._rows)), ENTRY_FIELDS), dtype=np.int32)
+            rows = _no_rows(max(num_entries, 2 * len(self._rows)))
             rows[: self.num_entries] = self.entries
             self._rows = rows
 

@@ -86,6 +86,15 @@ class HashChain:
             self._roots.remove_child(parent)
         return self._pool.forget(block_id)
 
+    def remove_run(self, block_ids: list[int]) -> int | None:
+        for block in block_ids:
+            del self._blocks[self._hash_of(block)]
+            self._hashes[block] = None
+        parent = self._pool.parent_of[block_ids[-1]]
+        if parent < 0:
+            self._roots.remove_child(parent)
+        return self._pool.forget_run(block_ids)
+
     def _hash_of(self, block_id: int) -> bytes:
         digest = self._hashes[block_id]
         assert digest is not None, f"block {block_id} is not indexed"

@@ -64,6 +64,11 @@ class SortedChildren:
         elif not siblings:
             del self._many[parent]
 
+    def remove_run(self, parent: int, blocks: list[int]) -> None:
+        """blocks: a leaf, then each the parent of the one before it, its only child."""
+        self.remove(parent, blocks[-1])
+        self._only[blocks] = _NONE
+
     def longest_prefix(self, parent: int, tokens: Tokens) -> tuple[int, int]:
         """(block, length): the child that shares the longest prefix with `tokens`.
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from kvtool.cache.block_hash import hash_block, root_hash, token_bytes
 from kvtool.cache.block_pool import Tokens
+from kvtool.reuse.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,25 @@ class AllBlocksCleared:
     pass
 
 
-Event = BlockStored | BlockRemoved | AllBlocksCleared
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReused:
+    """A request is served cached text at other positions than it was computed at: prompt tokens
+    [start, stop), moved by delta. Not one of vLLM's events.
+
+    origin "pool": exact text of another sequence, whose full blocks block_hashes names, from the
+    one that holds `start` on. "approximate": what an earlier sequence used or computed behind
+    such text; blocks that it computed have no hash.
+    """
+
+    start: int
+    stop: int
+    delta: int
+    origin: str
+    block_hashes: tuple[str, ...]
+    group_id: int = 0
+
+
+Event = BlockStored | BlockRemoved | AllBlocksCleared | RunReused
 EventSink = Callable[[Event], None]
 
 
@@ -84,6 +103,19 @@ class EventLog:
         digest = self._hashes.pop(block_id, None)
         if digest is not None:
             self._sink(BlockRemoved(block_hashes=(digest.hex(),), group_id=self._group_id))
+
+    def reused(self, run: Run, origin: str) -> None:
+        found = (self._hashes.get(block) for block in run.blocks)
+        self._sink(
+            RunReused(
+                start=run.start,
+                stop=run.stop,
+                delta=run.delta,
+                origin=origin,
+                block_hashes=tuple(digest.hex() for digest in found if digest is not None),
+                group_id=self._group_id,
+            )
+        )
 
     def clear(self) -> None:
         self._hashes.clear()

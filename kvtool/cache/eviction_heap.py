@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush, heappushpop
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -32,17 +32,30 @@ class EvictionHeap:
 
     def pop(self) -> int:
         """The victim; there must be an evictable block."""
+        return int(self._pop()[-1])
+
+    def _pop(self) -> Entry:
         while True:
             entry = heappop(self._heap)
             if self._is_current(entry):
-                return int(entry[-1])
+                return entry
 
-    def push_pop(self, block: int) -> int:
-        """`push(block)`, then `pop()`: cheap where the parent of a victim is the next victim."""
-        entry = heappushpop(self._heap, self._entry(block))
-        if entry[-1] == block or self._is_current(entry):
-            return int(entry[-1])
-        return self.pop()
+    def pop_run(self, limit: int) -> list[int]:
+        """The next victim, and at most `limit - 1` that follow it one after the other: the blocks
+        in front of it, as far as they were used alike. There must be an evictable block.
+
+        The last one's parent may be evictable once they are gone, and is to be pushed then.
+        """
+        *rank, _, leaf = self._pop()
+        run = self._pool.idle_run(int(leaf), limit)
+        home_of = self._pool.home_of
+        last = (*rank, -home_of[run[-1]], run[-1])
+        while self._heap and self._heap[0] < last:
+            other = self._heap[0]
+            if other[-1] != leaf and self._is_current(other):
+                return [block for block in run if (*rank, -home_of[block], block) < other]
+            heappop(self._heap)
+        return run
 
     def clear(self) -> None:
         self._heap.clear()

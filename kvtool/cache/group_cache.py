@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,26 +13,14 @@ from kvtool.cache.events import EventLog
 from kvtool.cache.eviction import EvictionPolicy
 from kvtool.cache.eviction_heap import EvictionHeap
 from kvtool.cache.gaps import num_blocks_between
+from kvtool.cache.growth import Growth, Tail
 from kvtool.cache.index import Match, PrefixIndex
+from kvtool.cache.section import COMPUTED, POOL, Section
 from kvtool.cache.sequence import BlockCopy, SequenceKV
 from kvtool.cache.stats import CacheStats
 from kvtool.reuse.content_index import ContentIndex
-from kvtool.reuse.run import Run
 
 IndexFactory = Callable[[BlockPool], PrefixIndex]
-
-
-class Tail(Enum):
-    """What happens to a partly filled last block that is about to be written."""
-
-    KEEP = "keep"  # it is private, or there is none
-    TAKE_OVER = "take over"  # leaves the index and is continued in place
-    COPY = "copy"  # copy-on-write
-
-
-class Growth(NamedTuple):
-    num_blocks: int
-    tail: Tail
 
 
 class GroupCache:
@@ -131,7 +117,7 @@ class GroupCache:
         if growth.num_blocks == 0:
             table.extend([], num_tokens, self.pool.block_size)
             return None
-        blocks = self._allocate(growth.num_blocks)
+        blocks = self.allocate(growth.num_blocks)
         copy = None
         if growth.tail is Tail.COPY:
             source, target, blocks = table.last_block, int(blocks[0]), blocks[1:]
@@ -212,6 +198,13 @@ class GroupCache:
             if self.content is not None:
                 self.content.add_partial(block, kv.namespace)
 
+    def announce_runs(self, kv: SequenceKV) -> None:
+        """An event for each run, of what is served of it."""
+        if self._events and kv.shift is not None:
+            for section in kv.shift.sections:
+                run = section.runs[self._group_id]
+                self._events.reused(run, kv.shift.origin_at(run.start))
+
     def release(self, kv: SequenceKV, now: int) -> None:
         """Drop everything `kv` holds. It used its blocks until now, unless it never got slots."""
         self.release_copy_sources(kv)
@@ -229,12 +222,13 @@ class GroupCache:
             self._events.clear()
         self._evict(self.pool.num_unreferenced)
 
-    def let_go(self, blocks: BlockIds) -> None:
+    def let_go(self, blocks: BlockIds, *, weak: bool = False) -> None:
         """Drop one reference of each."""
-        for block in self.pool.free(blocks):
+        for block in self.pool.free(blocks, weak=weak):
             self._heap.push(block)
 
-    def _allocate(self, count: int) -> BlockIds:
+    def allocate(self, count: int) -> BlockIds:
+        """Blocks with one reference each; as many must be empty, or cached and held by nobody."""
         missing = count - self.pool.num_free
         if missing > 0:
             self._evict(missing)
@@ -243,22 +237,31 @@ class GroupCache:
 
     def _evict(self, count: int) -> None:
         """Leaves first. A victim's parent joins the candidates when its last child is gone."""
-        parent: int | None = None
-        for _ in range(count):
-            victim = self._heap.pop() if parent is None else self._heap.push_pop(parent)
-            parent = self._remove(victim)
-        if parent is not None:
-            self._heap.push(parent)
+        while count:
+            victims = self._heap.pop_run(count)
+            count -= len(victims)
+            self._forget(victims)
+            parent = self.index.remove_run(victims)
+            if parent is not None:
+                self._heap.push(parent)
 
     def _remove(self, block: int) -> int | None:
         """Take a leaf out of the index; its parent, if that may be evicted now."""
-        if self._events:
-            self._events.removed(block)
-        if self.content is not None:
-            self.content.remove(block)
+        self._forget([block])
         return self.index.remove(block)
 
-    def check_integrity(self, live: Iterable[SequenceKV], copied: Counter[int]) -> None:
+    def _forget(self, blocks: list[int]) -> None:
+        """What others than the index know of them; a leaf, then each the parent of the last."""
+        if self._events:
+            for block in blocks:
+                self._events.removed(block)
+        if self.content is not None:
+            for block in blocks:
+                self.content.remove(block)
+
+    def check_integrity(
+        self, live: Iterable[SequenceKV], copied: Counter[int], weak: Counter[int]
+    ) -> None:
         """copied: references of transfers."""
         holders = Counter(copied)
         for kv in live:
@@ -268,20 +271,28 @@ class GroupCache:
             holders.update(kv.copy_sources[self._group_id])
             if kv.shift is not None:
                 holders.update(kv.shift.pins[self._group_id].tolist())
-                self._check_runs(kv.used_runs(self._group_id))
+                self._check_sections(kv.shift.sections)
+            holders.update(kv.incoming_blocks(self._group_id))
             committed = table.ids(0, kv.num_committed_blocks)
             assert (self.pool.num_tokens[committed] == self.pool.block_size).all()
             assert (self.pool.parent[committed[1:]] == committed[:-1]).all()
-        self.pool.check_integrity(holders)
+        self.pool.check_integrity(holders, weak)
         self.index.check_integrity()
         if self.content is not None:
             self.content.check_integrity()
         self._heap.check_integrity()
 
-    def _check_runs(self, runs: Iterable[Run]) -> None:
-        """Their blocks are cached, full up to the run's end, and moved by delta."""
-        for run in runs:
+    def _check_sections(self, sections: Iterable[Section]) -> None:
+        """Blocks of donors are cached, full up to the run's end, and moved by delta."""
+        for section in sections:
+            run = section.runs[self._group_id]
             blocks = list(run.blocks)
+            if section.origin == COMPUTED:
+                assert run.delta == 0, f"{run} is its own donor, and moves"
+                continue
+            if section.origin != POOL:
+                assert not self.pool.num_tokens[blocks].any(), f"{run} stands under a prefix"
+                continue
             ends = self.pool.num_tokens[blocks]
             assert (ends[:-1] == self.pool.block_size).all(), f"{run} leaves the cache"
             last = (run.offset + run.num_tokens - 1) % self.pool.block_size

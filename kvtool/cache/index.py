@@ -61,6 +61,11 @@ class PrefixIndex(Protocol):
         """Take a leaf out of the index; returns its parent if that may be evicted now."""
         ...
 
+    def remove_run(self, block_ids: list[int]) -> int | None:
+        """The same for unreferenced blocks: a leaf, then each the parent of the one before it,
+        which is its only child. Returns the last one's parent."""
+        ...
+
     def check_integrity(self) -> None: ...
 
 
@@ -113,12 +118,12 @@ def verified(pool: BlockPool, candidates: list[int], blocks: Tokens, parent: int
     A key only finds a candidate; this comparison makes it a hit. blocks: int32 [n, block_size].
     """
     ids = np.array(candidates, dtype=np.int64)
-    stored, wanted = pool.tokens[ids], blocks[: len(ids)]
+    wanted = blocks[: len(ids)]
     parents = [parent, *candidates[:-1]]
     found = pool.parent[ids].tolist()
-    if stored.tobytes() == wanted.tobytes() and found == parents:
+    if pool.token_rows[ids].tobytes() == wanted.tobytes() and found == parents:
         return ids
-    same = (stored == wanted).all(axis=1) & (np.array(found) == parents)
+    same = (pool.tokens[ids] == wanted).all(axis=1) & (np.array(found) == parents)
     return ids[: int(same.argmin())]
 
 

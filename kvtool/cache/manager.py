@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Set
 
 import numpy as np
@@ -12,11 +13,13 @@ from kvtool.cache.block_pool import BlockPool, Tokens
 from kvtool.cache.events import AllBlocksCleared, EventLog, EventSink
 from kvtool.cache.eviction import POLICIES
 from kvtool.cache.group import GroupSpec
-from kvtool.cache.group_cache import GroupCache, Growth, IndexFactory
+from kvtool.cache.group_cache import GroupCache, IndexFactory
+from kvtool.cache.growth import Growth
 from kvtool.cache.index import INDEXES, Match
 from kvtool.cache.saving import MIN_SAVED_BLOCKS
 from kvtool.cache.sequence import BlockCopy, Query, SequenceKV
 from kvtool.cache.shift_planner import ShiftPlanner
+from kvtool.cache.shifted import sources
 from kvtool.cache.stats import CacheStats
 from kvtool.cache.transfers import Transfers
 from kvtool.config import CacheConfig
@@ -66,7 +69,10 @@ class CacheManager:
         self._below: Below | None = None
         if backing is not None and config.reuse != "none":
             self._below = Below(backing, self.groups, config, self._transfers, self.stats)
-        self.shift = ShiftPlanner(self.groups, config) if config.reuse == "shift" else None
+        self.shift: ShiftPlanner | None = None
+        if config.reuse == "shift":
+            transfers = self._transfers
+            self.shift = ShiftPlanner(self.groups, config, self.stats, transfers, self.backing)
 
     @property
     def backing(self) -> Backing | None:
@@ -83,7 +89,8 @@ class CacheManager:
 
     @property
     def num_available_blocks(self) -> int:
-        """Blocks that can be handed out: empty, or cached and held by nobody."""
+        """Blocks that can be handed out: empty, or cached and held by nobody, or held by records
+        of approximate KV alone, which are given up first."""
         return min(group.pool.num_available for group in self.groups)
 
     @property
@@ -123,6 +130,7 @@ class CacheManager:
         for group, match in zip(self.groups, matches):
             group.begin(kv, match, hit)
         kv.num_cached = hit
+        kv.num_known = hit if counted else 0
         kv.num_committed_blocks = hit // self.config.block_size
         if counted:
             kv.query = Query(len(tokens), hit, sum(match.collided for match in matches))
@@ -141,14 +149,15 @@ class CacheManager:
             self._below.extend_hit(kv, align)
 
     def plan_shift(self, kv: SequenceKV, tokens: Tokens, barred: Set[int] = frozenset()) -> None:
-        """Look for the text behind the exact hit at other positions, and pin what is used of it.
+        """Go on from approximate KV of the same text, look for text behind the exact hit at other
+        positions, and pin what is used of both.
 
         Not for sequences begun without reuse. From now on `kv.shift` says, if it is not None,
         which positions of `tokens` need computing; `allocate` never ends inside a run.
         barred: blocks of the first group that must not donate.
         """
         if self.shift is not None:
-            self.shift.plan(kv, tokens, barred)
+            self.shift.plan(kv, tokens, barred, self._now)
 
     def num_missing_blocks(self, kv: SequenceKV, num_tokens: int) -> int:
         """Blocks that covering [0, num_tokens) takes of each group, but for a copy of the last
@@ -171,6 +180,8 @@ class CacheManager:
         if growths is None:
             return None
         self._admit(kv)
+        if self.shift is not None and growths:
+            self.shift.make_room([growth.num_blocks for growth in growths])
         if kv.shift is not None:
             kv.shift.enter(kv.num_tokens, num_tokens)
         copies = [group.grow(kv, num_tokens, growth) for group, growth in zip(self.groups, growths)]
@@ -188,6 +199,8 @@ class CacheManager:
             group.release_copy_sources(kv)
         if self._below is not None:
             self._below.end_step(kv, tokens)
+        if kv.incoming and self.shift is not None:
+            self.shift.end_step(kv, tokens)
         assert len(tokens) <= kv.num_tokens, f"{len(tokens)} tokens in {kv.num_tokens} slots"
         tokens = tokens[: kv.num_exact]
         num_blocks = len(tokens) // self.config.block_size
@@ -205,14 +218,18 @@ class CacheManager:
 
         tokens: [0, n), the ones whose KV is computed; empty where nothing new may be kept.
         """
+        if kv.stored:  # the last of them were to be loaded, and never got slots
+            tokens = tokens[: kv.num_tokens]
         self.commit(kv, tokens)
-        tokens = tokens[: kv.num_exact]
+        exact = tokens[: kv.num_exact]
         self._now += 1
         for group in self.groups:
             if self.config.reuse != "none":
-                group.commit_partial(kv, tokens, self._now)
+                group.commit_partial(kv, exact, self._now)
         if self._below is not None:
-            self._below.save(kv, tail=tokens)
+            self._below.save(kv, tail=exact)
+        if self.shift is not None:
+            self.shift.keep(kv, tokens)
         for group in self.groups:
             group.release(kv, self._now)
         self._transfers.release_ended()
@@ -222,6 +239,13 @@ class CacheManager:
     def release_ended_transfers(self) -> None:
         """Blocks whose copies are over become available."""
         self._transfers.release_ended()
+
+    def count_runs(self, kv: SequenceKV) -> None:
+        """The first step of a request with `kv.shift` was carried out."""
+        assert kv.shift is not None
+        self.stats.count_shifted(sources(kv.shift.plan))
+        for group in self.groups:
+            group.announce_runs(kv)
 
     def _matches(self, tokens: Tokens, namespace: bytes) -> list[Match]:
         assert tokens.dtype == np.int32, f"token ids are {tokens.dtype}, not int32"
@@ -247,6 +271,8 @@ class CacheManager:
         """Forget everything in the pool. Nobody may hold a block; copies are waited for."""
         while self._transfers.release_oldest():
             pass
+        if self.shift is not None:
+            self.shift.clear()
         for group in self.groups:
             assert group.pool.num_held == 0, "a live request holds blocks"
             group.clear()
@@ -259,6 +285,9 @@ class CacheManager:
         for kv in live:
             assert len({table.num_tokens for table in kv.tables}) == 1
         for group_id, group in enumerate(self.groups):
-            group.check_integrity(live, self._transfers.holders(group_id))
+            weak = Counter[int]() if self.shift is None else self.shift.holders(group_id)
+            group.check_integrity(live, self._transfers.holders(group_id), weak)
+        if self.shift is not None:
+            self.shift.check_integrity()
         if self._below is not None:
             self._below.backing.check_integrity()

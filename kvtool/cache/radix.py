@@ -24,10 +24,12 @@ from kvtool.cache.index import (
     verified,
 )
 
-# key = content hash + parent id * factor. Content hashes have 62 bits and ids 31, so that keys
-# fit into int64 and the walk is one multiplication and one addition a block.
+# key = content hash + parent id * factor: the walk is one multiplication and one addition a block.
+# Content hashes have 62 bits and ids 29, so that keys fit into int64. The factor has more than the
+# 32 bits of a token: equal keys of blocks of one token mean equal parents and equal tokens.
 _HASH_MASK = (1 << 62) - 1
-_PARENT_FACTOR = 0x6F4A7C15
+_PARENT_FACTOR = 0x1_6F4A7C15
+_MAX_BLOCKS = 1 << 29
 
 TokenHash = Callable[[Tokens], npt.NDArray[np.int64]]
 
@@ -45,7 +47,12 @@ def _factors(block_size: int) -> npt.NDArray[np.int64]:
 
 
 def hash_tokens(blocks: Tokens) -> npt.NDArray[np.int64]:
-    """[n, block_size] -> [n]: a multilinear hash of 62 bits. It finds candidates, no more."""
+    """[n, block_size] -> [n]: a multilinear hash of 62 bits. It finds candidates, no more.
+
+    A block of one token is its own hash.
+    """
+    if blocks.shape[1] == 1:
+        return blocks[:, 0].astype(np.int64)
     products = blocks.astype(np.int64) @ _factors(blocks.shape[1])
     return (products ^ (products >> 32)) & _HASH_MASK
 
@@ -54,13 +61,16 @@ class RadixTree:
     """Full blocks are found by a 64-bit key of (parent id, tokens), the last one by its prefix."""
 
     def __init__(self, pool: BlockPool, token_hash: TokenHash = hash_tokens) -> None:
+        assert pool.num_blocks <= _MAX_BLOCKS
         self._pool = pool
         self._token_hash = token_hash
+        self._is_exact = pool.block_size == 1 and token_hash is hash_tokens
         self._roots = Roots()
         self._blocks: dict[int, int] = {}  # key -> full block
         self._keys = np.zeros(pool.num_blocks, dtype=np.int64)
         self._key_of = self._keys.data
-        self._children = SortedChildren(pool)
+        # Blocks of one token are never partly filled, and found by their key alone.
+        self._children = SortedChildren(pool) if pool.block_size > 1 else None
 
     def match(self, tokens: Tokens, namespace: bytes) -> Match:
         root = self._roots.find(namespace)
@@ -71,7 +81,7 @@ class RadixTree:
         ids, collided = self._walk(root, self._token_hash(blocks), blocks)
         num_tokens = len(ids) * size
         rest = tokens[num_tokens : num_tokens + size]
-        if size > 1 and len(rest):
+        if self._children is not None and len(rest):
             parent = int(ids[-1]) if len(ids) else root
             block, length = self._children.longest_prefix(parent, rest)
             if length:
@@ -99,7 +109,7 @@ class RadixTree:
     def insert_partial(
         self, block_id: int, tokens: Tokens, parent: int | None, namespace: bytes
     ) -> bool:
-        assert 0 < len(tokens) < self._pool.block_size
+        assert 0 < len(tokens) < self._pool.block_size and self._children is not None
         root = self._roots.find(namespace) if parent is None else parent
         if root is not None and self._children.longest_prefix(root, tokens)[1] == len(tokens):
             return False
@@ -114,10 +124,23 @@ class RadixTree:
         parent = pool.parent_of[block_id]
         if pool.num_tokens_of[block_id] == pool.block_size:
             del self._blocks[self._key_of[block_id]]
-        self._children.remove(parent, block_id)
+        if self._children is not None:
+            self._children.remove(parent, block_id)
         if parent < 0:
             self._roots.remove_child(parent)
         return pool.forget(block_id)
+
+    def remove_run(self, block_ids: list[int]) -> int | None:
+        pool = self._pool
+        parent = pool.parent_of[block_ids[-1]]
+        is_full = pool.num_tokens_of[block_ids[0]] == pool.block_size
+        for block in block_ids if is_full else block_ids[1:]:
+            del self._blocks[self._key_of[block]]
+        if self._children is not None:
+            self._children.remove_run(parent, block_ids)
+        if parent < 0:
+            self._roots.remove_child(parent)
+        return pool.forget_run(block_ids)
 
     def _walk(
         self, parent: int, contents: npt.NDArray[np.int64], blocks: Tokens
@@ -134,12 +157,14 @@ class RadixTree:
             node = child
         if not ids:
             return NO_BLOCKS, False
+        if self._is_exact:
+            return np.array(ids), False
         found = verified(self._pool, ids, blocks, parent)
         return found, len(found) < len(ids)
 
     def _count_unused(self, keys: list[int]) -> int:
         """Leading keys that are neither taken nor repeated."""
-        if self._blocks.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
+        if self._is_exact or self._blocks.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
             return len(keys)
         seen = set()
         for position, key in enumerate(keys):
@@ -152,31 +177,31 @@ class RadixTree:
         self, new: BlockIds, blocks: Tokens, contents: npt.NDArray[np.int64], parent: int
     ) -> BlockIds:
         """Index new blocks in order, up to the first whose key is taken."""
-        ids = new.tolist()
-        keys = _keys([parent, *ids[:-1]], contents)
+        keys = contents.copy()
+        keys[0] += parent * _PARENT_FACTOR
+        keys[1:] += new[:-1] * _PARENT_FACTOR
         count = self._count_unused(keys.tolist())
         if count:
-            new, ids, keys = new[:count], ids[:count], keys[:count]
+            new, keys = new[:count], keys[:count]
             self._pool.store(new, blocks[:count], parent)
             self._keys[new] = keys
-            self._blocks.update(zip(keys.tolist(), ids))
-            self._children.add_run(parent, new)
+            self._blocks.update(zip(keys.tolist(), new.tolist()))
+            if self._children is not None:
+                self._children.add_run(parent, new)
         return new[:count]
 
     def check_integrity(self) -> None:
         pool = self._pool
         check_contents(pool)
         self._roots.check_integrity(pool)
-        self._children.check_integrity()
         cached = np.flatnonzero(pool.num_tokens > 0)
         full = cached[pool.num_tokens[cached] == pool.block_size]
-        keys = _keys(pool.parent[full].tolist(), self._token_hash(pool.tokens[full]))
+        keys = self._token_hash(pool.tokens[full])
+        keys = keys + pool.parent[full].astype(np.int64) * _PARENT_FACTOR
         assert (keys == self._keys[full]).all()
         assert dict(zip(keys.tolist(), full.tolist())) == self._blocks
+        if self._children is None:
+            return
+        self._children.check_integrity()
         edges = set(zip(pool.parent[cached].tolist(), cached.tolist()))
         assert set(self._children) == edges, "sibling lists differ from the parents of blocks"
-
-
-def _keys(parents: list[int], contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The keys `_walk` computes one by one."""
-    return contents + np.array(parents, dtype=np.int64) * _PARENT_FACTOR

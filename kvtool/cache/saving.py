@@ -33,6 +33,7 @@ def next_save(kv: SequenceKV, block_size: int, at_least: int, tail: Tokens | Non
         keys=tuple(keys),
         tokens=np.array(tokens),
         home=first * block_size,
+        before=kv.keys.tokens[: first * block_size],
     )
     kv.num_saved_blocks = max(first, end)
     return Save(run, tuple(table.ids(first, first + len(keys)) for table in kv.tables))

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from kvtool.cache.backing import Load, StoredBlock
 from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.block_table import BlockTable
-from kvtool.cache.shifted import Runs, ShiftedKV
+from kvtool.cache.incoming import Incoming
+from kvtool.cache.section import Runs
+from kvtool.cache.shifted import ShiftedKV
 
 
 class BlockCopy(NamedTuple):
@@ -34,6 +36,7 @@ class SequenceKV:
     """A block table per group, tiling [0, num_tokens); the manager alone changes it.
 
     [0, num_cached): KV taken from the cache; these slots are never written by this request.
+    [0, num_known): the pool had it before the request came.
     num_committed_blocks: leading blocks that are in the index, in every group.
     indexable: False once a block's key was taken by other tokens; nothing behind it is indexed.
     copy_sources: per group, blocks that a copy of the coming step still reads.
@@ -42,6 +45,7 @@ class SequenceKV:
     keys: names of its blocks there. stored: found there, behind the full blocks of the pool; not
     loaded yet, because it has no slots yet. load: under way in the coming step, over `stored`.
     num_saved_blocks: leading full blocks that need not be written below (any more).
+    incoming: donors among its runs that are read in its first step.
 
     shift: what is served from text cached at other positions; None: nothing is.
     """
@@ -52,6 +56,7 @@ class SequenceKV:
         self.tables = tuple(BlockTable() for _ in range(num_groups))
         self.copy_sources: tuple[list[int], ...] = tuple([] for _ in range(num_groups))
         self.num_cached = 0
+        self.num_known = 0
         self.num_committed_blocks = 0
         self.indexable = True
         self.query: Query | None = None  # until it is counted
@@ -59,11 +64,21 @@ class SequenceKV:
         self.stored: tuple[StoredBlock, ...] = ()
         self.load: Load | None = None
         self.num_saved_blocks = 0
+        self.incoming: tuple[Incoming, ...] = ()
         self.shift: ShiftedKV | None = None
 
     @property
     def num_tokens(self) -> int:
         return self.tables[0].num_tokens
+
+    @property
+    def num_incoming_blocks(self) -> int:
+        """Of each group."""
+        return sum(len(incoming.load.blocks) for incoming in self.incoming)
+
+    def incoming_blocks(self, group: int) -> list[int]:
+        """Each with a reference more than its chain has."""
+        return [b for _, chain in self.incoming for b in chain.blocks[group].tolist()]
 
     @property
     def num_exact(self) -> int | None:

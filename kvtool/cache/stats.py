@@ -36,6 +36,9 @@ class CacheStats:
     loaded_tokens: int = 0
     shifted_tokens: int = 0  # served from text cached at other positions
     recomputed_tokens: int = 0  # of such text, computed again
+    approximate_records: int = 0  # in the `ApproximateIndex` now
+    approximate_tokens: int = 0  # of these, behind their exact beginnings
+    dropped_tokens: int = 0  # of records that were given up for room
     refused_runs: dict[str, int] = field(default_factory=dict)
 
     @property

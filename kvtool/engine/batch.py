@@ -67,13 +67,23 @@ class Batch:
     copied with its keys turned by delta, before anything is read or stored.
     loads: stored KV to read into blocks of these requests, each claimed and ended by whoever
     executes the batch; a layer's slots are neither read nor stored before its bytes are there.
-    selections: for `Selecting.select`, once the rest of the batch is executed."""
+    donor_loads: the same for text of other positions, to be read completely before anything else.
+    selections: for `Selecting.select`, once the rest of the batch is executed.
+    merges: one array a group, int64 [num_merges, 4] rows (source slot, target slot, delta, number)
+    of running means, see `models.moving.merge_keys`; carried out last, nothing else of the batch
+    reads or writes their targets."""
 
     requests: tuple[ScheduledRequest, ...]
     copies: tuple[npt.NDArray[np.int32], ...]
     moves: tuple[npt.NDArray[np.int64], ...] = ()
     loads: tuple[Load, ...] = ()
+    donor_loads: tuple[Load, ...] = ()
     selections: tuple[ScheduledSelection, ...] = ()
+    merges: tuple[npt.NDArray[np.int64], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.scheduled and not any(map(len, self.merges))
 
     @property
     def num_tokens(self) -> int:

@@ -73,6 +73,7 @@ class Engine:
 
     def step(self) -> list[Request]:
         """One forward; returns the requests that got a token or failed, finished ones included.
+        Where no request is left, means of cached text are made instead.
 
         Whatever interrupts the executor, Ctrl-C included, leaves cache and queues consistent:
         the requests of the step wait for admission again. The rare interrupt of the bookkeeping
@@ -107,7 +108,8 @@ class Engine:
         for request in progressed:
             if request.error is None:
                 request.timing.token(now_s)
-        self.metrics.record(batch, self.scheduler.block_size, blocks_in_use)
+        if batch.scheduled:
+            self.metrics.record(batch, self.scheduler.block_size, blocks_in_use)
         self.metrics.preemptions = self.scheduler.num_preemptions
         if self._check_integrity:
             self.check_integrity()
@@ -115,8 +117,11 @@ class Engine:
 
     def _execute(self, batch: Batch) -> StepOutput:
         """Steps without loads that compute enough tokens are measured."""
+        if batch.is_empty:
+            return {}
         backing = self.manager.backing
-        if backing is None or batch.loads or batch.num_tokens < _MIN_MEASURED_TOKENS:
+        has_loads = bool(batch.loads or batch.donor_loads)
+        if backing is None or has_loads or batch.num_tokens < _MIN_MEASURED_TOKENS:
             return self.executor.execute(batch)
         start_s = self._clock()
         output = self.executor.execute(batch)

@@ -22,7 +22,7 @@ class RunRefused(Exception):
 
 
 class Executor(Protocol):
-    """Carries out a batch: copies, moves, loads, store, attention, logits, sampling."""
+    """Carries out a batch: copies, moves, loads, store, attention, logits, sampling, merges."""
 
     @property
     def groups(self) -> tuple[GroupSpec, ...]: ...

@@ -24,7 +24,7 @@ from kvtool.engine.executor import RunRefused
 from kvtool.engine.sampler import sample
 from kvtool.models.hf import PagedModel
 from kvtool.models.inputs import ForwardInputs, GroupInputs
-from kvtool.models.moving import move_keys
+from kvtool.models.moving import merge_keys, move_keys
 from kvtool.models.selection import select_tokens
 from kvtool.models.shift_check import Move, failing_runs
 from kvtool.tiers.loading import Loading
@@ -59,6 +59,7 @@ class ModelExecutor:
 
     @torch.inference_mode()
     def execute(self, batch: Batch) -> StepOutput:
+        _finish(self._start(batch.donor_loads))
         self._check_runs(batch.scheduled)
         for pool, copies in zip(self.model.pools, batch.copies):
             if len(copies):
@@ -69,12 +70,19 @@ class ModelExecutor:
         for group, moves in enumerate(batch.moves):
             if len(moves):
                 move_keys(self.model, group, *self._tensor(moves).unbind(1))
-        if not batch.requests:
-            _finish(loadings)
-            return {}
-        logits = self.model.forward(self._inputs(batch.requests, loadings))
+        output = self._tokens(batch.requests, loadings) if batch.requests else {}
         _finish(loadings)
-        sampled = [scheduled.request for scheduled in batch.requests if scheduled.sample]
+        for group, merges in enumerate(batch.merges):
+            if len(merges):
+                merge_keys(self.model, group, self._tensor(merges))
+        return output
+
+    def _tokens(
+        self, requests: Sequence[ScheduledRequest], loadings: Sequence[Loading]
+    ) -> StepOutput:
+        logits = self.model.forward(self._inputs(requests, loadings))
+        _finish(loadings)
+        sampled = [scheduled.request for scheduled in requests if scheduled.sample]
         return {request.id: token for request, token in zip(sampled, sample(logits, sampled))}
 
     def select(self, selections: Sequence[ScheduledSelection]) -> Mapping[int, Selected]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtool.cache.manager import SequenceKV
-from kvtool.cache.shifted import Sources
+from kvtool.cache.shifted import MovedRun, Sources
 from kvtool.engine.batch import SampledToken
 from kvtool.engine.metrics import Timing
 from kvtool.engine.sampling import SamplingParams
@@ -92,6 +92,7 @@ class Request:
         self.num_cached_tokens = 0  # of the prompt, at first admission
         self.cached_by_tier: dict[str, int] = {}  # the same, by device, host, disk and remote
         self.sources = Sources()  # of the prompt, at first admission
+        self.moved_runs: tuple[MovedRun, ...] = ()  # the same, run by run
         self.is_approximate = False  # some of its KV was, or rested on, moved text
         self.num_wanted_blocks: int | None = None  # when it last found no room, with its runs
         self.num_refused_plans = 0  # that failed the check of their runs

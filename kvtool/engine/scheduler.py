@@ -12,13 +12,13 @@ import math
 from collections.abc import Mapping
 
 from kvtool.cache.manager import CacheManager, Tokens
+from kvtool.cache.means import Merges
 from kvtool.cache.shift_planner import FAILED_CHECK
-from kvtool.cache.shifted import sources
 from kvtool.config import SchedulerConfig
-from kvtool.engine.admission import check_fits, has_room, num_blocks_for
+from kvtool.engine.admission import check_fits, has_room
 from kvtool.engine.batch import Batch, SampledToken, Selected, StepOutput
 from kvtool.engine.cache_lookup import CacheLookup
-from kvtool.engine.cached_tokens import cached_by_tier
+from kvtool.engine.cached_tokens import count_admission
 from kvtool.engine.chunking import check_chunking, num_shareable_tokens
 from kvtool.engine.executor import RunRefused
 from kvtool.engine.finish import finish_reason
@@ -26,7 +26,13 @@ from kvtool.engine.next_rows import NextRows, next_rows
 from kvtool.engine.preemption import choose_victim
 from kvtool.engine.request import Request, RequestStatus
 from kvtool.engine.step_plan import StepPlan
+from kvtool.engine.twins import num_exact_tokens
 from kvtool.engine.waiting_queue import WaitingQueue
+from kvtool.engine.wanted_blocks import (
+    num_expected_blocks,
+    num_missing_blocks,
+    num_wanted_blocks,
+)
 from kvtool.errors import InputError, ModelError
 from kvtool.reuse.selected import with_selected
 
@@ -46,12 +52,17 @@ class Scheduler:
         self._step = 0
         self._lookup = CacheLookup(manager, config)
         self._rule = "" if manager.shift is None else manager.shift.repair.rule
+        self._means = None if manager.shift is None else manager.shift.means
         self._watermark = math.ceil(config.watermark * manager.num_blocks)
         # So many that their decodes never exceed the budget.
         self._max_running = min(config.max_num_seqs, config.max_num_batched_tokens)
 
     @property
     def has_work(self) -> bool:
+        return self._has_requests or (self._means is not None and self._means.has_work)
+
+    @property
+    def _has_requests(self) -> bool:
         return bool(self.running) or len(self.waiting) > 0
 
     def check(self, request: Request) -> None:
@@ -66,7 +77,7 @@ class Scheduler:
         self.waiting.push(request)
 
     def schedule(self) -> Batch:
-        """The next step; never empty while there is work."""
+        """The next step; never without a request while there is one."""
         self.manager.release_ended_transfers()
         max_requests = 1 if self.config.deterministic else self._max_running
         max_tokens = self.config.max_num_batched_tokens
@@ -77,8 +88,8 @@ class Scheduler:
         else:
             self._continue_running(plan)
             self._admit_waiting(plan)
-        batch = plan.batch(len(self.manager.groups))
-        assert batch.scheduled or not self.has_work, "a step without progress"
+        batch = plan.batch(len(self.manager.groups), self._merges(plan))
+        assert batch.scheduled or not self._has_requests, "a step without progress"
         for scheduled in batch.scheduled:
             scheduled.request.last_step = self._step
         self._step += 1
@@ -89,6 +100,8 @@ class Scheduler:
     ) -> list[Request]:
         """Take in what the step computed; returns the requests that got a token or failed."""
         progressed = []
+        if self._means is not None:
+            self._means.end_step()
         for selection in batch.selections:
             request = selection.rows.request
             assert request.kv is not None and request.kv.shift is not None
@@ -99,7 +112,7 @@ class Scheduler:
             request = scheduled.request
             sampled = output[request.id] if scheduled.sample else None
             if not request.admitted:
-                self._count_admission(request)
+                count_admission(request, self.manager)
             request.is_approximate |= request.kv is not None and request.kv.shift is not None
             if isinstance(sampled, ModelError):
                 self._fail(request, sampled)
@@ -124,10 +137,15 @@ class Scheduler:
     def rollback(self, batch: Batch) -> None:
         """Undo `schedule` where the step did not run: its requests wait for admission again.
 
-        Their copies never happened, so nothing but the blocks already committed is shared.
+        Their copies never happened, so nothing but the blocks already committed is shared; and
+        what was computed behind moved text, where there are no copies, is kept.
         """
-        for scheduled in batch.scheduled:
-            self._preempt(scheduled.request, scheduled.request.tokens[:0])
+        if self._means is not None:
+            self._means.undo_step()
+        for request in (scheduled.request for scheduled in batch.scheduled):
+            is_behind_runs = num_exact_tokens(request) < request.num_computed_tokens
+            kept = self._shareable(request) if is_behind_runs else request.tokens[:0]
+            self._preempt(request, kept)
 
     def refuse(self, batch: Batch, refused: RunRefused) -> None:
         """`rollback`, and plan without these runs the next time."""
@@ -186,15 +204,16 @@ class Scheduler:
     def _begin(self, request: Request, num_cached_tokens: int) -> bool:
         """Pin what is cached of it, unless the rest would not fit beside those who run."""
         may_shift = self._lookup.may_shift(request)
-        if not self._has_room(self._expected_blocks(request, num_cached_tokens, may_shift)):
+        expected = num_expected_blocks(request, num_cached_tokens, may_shift, self.block_size)
+        if not self._has_room(expected):
             return False
         kv = request.kv = self._lookup.begin(request)
         if may_shift:
             self._lookup.extend_hit(kv)
             self._lookup.plan_shift(request, kv)
         # Pinned blocks no longer count as available: look again with exact figures.
-        request.num_wanted_blocks = self._missing_blocks(request) + self._may_copy(request)
-        if not self._has_room(request.num_wanted_blocks):
+        request.num_wanted_blocks = num_wanted_blocks(request, self.manager)
+        if not self._has_room(request.num_wanted_blocks - kv.num_incoming_blocks):
             self.manager.free(kv, request.tokens[:0])
             request.kv = None
             return False
@@ -203,13 +222,6 @@ class Scheduler:
         request.status = RequestStatus.RUNNING
         self._start_from_cache(request)
         return True
-
-    def _expected_blocks(self, request: Request, num_cached_tokens: int, may_shift: bool) -> int:
-        """Before anything is pinned. What runs save is known from the last time it was tried."""
-        if may_shift:
-            return request.num_wanted_blocks or 0
-        needed = num_blocks_for(request.num_tokens, self.block_size)
-        return needed - num_cached_tokens // self.block_size
 
     def _start_from_cache(self, request: Request) -> None:
         """At least the last token is computed: its logits are wanted."""
@@ -237,19 +249,6 @@ class Scheduler:
 
     def _next_rows(self, request: Request, plan: StepPlan) -> NextRows:
         return next_rows(request, plan.budget, self.config, self._rule)
-
-    def _count_admission(self, request: Request) -> None:
-        """Once a request, however often it is preempted or its prompt is cut; after its first
-        step, so that what could not be loaded does not count."""
-        assert request.kv is not None
-        request.admitted = True
-        request.num_cached_tokens = request.num_computed_tokens
-        request.cached_by_tier = cached_by_tier(request.kv, request.num_cached_tokens)
-        if request.kv.num_cached == request.num_prompt_tokens:
-            self.manager.stats.count_full_hit()
-        if request.kv.shift is not None:
-            request.sources = sources(request.kv.shift.plan)
-            self.manager.stats.count_shifted(request.sources)
 
     def _restart(self, request: Request) -> None:
         """Go on from whole blocks only, a request that runs alone and lacks a block.
@@ -280,20 +279,21 @@ class Scheduler:
         request.kv = None
         self.running.remove(request)
 
+    def _merges(self, plan: StepPlan) -> Merges:
+        """Means are made where it keeps no first token waiting."""
+        if self._means is None or not plan.is_decode:
+            return ()
+        return self._means.next_merges(self._num_promised() + self._watermark)
+
     def _has_room(self, needed: int) -> bool:
         if not self.running:
             return True
-        promised = sum(self._missing_blocks(request) for request in self.running)
-        return has_room(needed, promised, self.manager.num_available_blocks, self._watermark)
+        available = self.manager.num_available_blocks
+        return has_room(needed, self._num_promised(), available, self._watermark)
 
-    def _missing_blocks(self, request: Request) -> int:
-        assert request.kv is not None
-        return self.manager.num_missing_blocks(request.kv, request.num_tokens)
-
-    def _may_copy(self, request: Request) -> bool:
-        """Its cached tokens end within a block, which it may have to copy to go on."""
-        assert request.kv is not None
-        return request.kv.tables[0].num_filled(self.block_size) > 0
+    def _num_promised(self) -> int:
+        """Blocks that the running requests still take for the tokens they have."""
+        return sum(num_missing_blocks(request, self.manager) for request in self.running)
 
     def _shareable(self, request: Request) -> Tokens:
         count = num_shareable_tokens(request, request.num_computed_tokens, self.config)

@@ -23,7 +23,7 @@ class SimulatedExecutor:
         self._seed = seed
 
     def execute(self, batch: Batch) -> StepOutput:
-        for load in batch.loads:  # there is no KV to read
+        for load in batch.loads + batch.donor_loads:  # there is no KV to read
             load.claim()
             load.end()
         return {

@@ -31,6 +31,7 @@ class StepPlan:
         self._copies: list[BlockCopy] = []
         self._moves: list[Moves] = []
         self._loads: list[Load] = []
+        self._donor_loads: list[Load] = []
 
     @property
     def has_room(self) -> bool:
@@ -48,6 +49,7 @@ class StepPlan:
         self._copies.extend(copies)
         if kv.load is not None and not kv.load.is_under_way:
             self._loads.append(kv.load)
+        self._donor_loads += [load for load, _ in kv.incoming if not load.is_under_way]
         if kv.shift is not None:
             self._moves.append(moves_of(kv, self._block_size))
         self.budget -= len(rows.positions)
@@ -55,7 +57,12 @@ class StepPlan:
     def __contains__(self, request: Request) -> bool:
         return request in self._requests
 
-    def batch(self, num_groups: int) -> Batch:
+    @property
+    def is_decode(self) -> bool:
+        """No request waits in it for its first token."""
+        return all(request.num_output_tokens for request in self._requests)
+
+    def batch(self, num_groups: int, merges: Moves = ()) -> Batch:
         copies: list[list[tuple[int, int, int]]] = [[] for _ in range(num_groups)]
         for copy in self._copies:
             copies[copy.group].append((copy.source, copy.target, copy.num_slots))
@@ -66,7 +73,9 @@ class StepPlan:
             copies=tuple(np.array(rows, dtype=np.int32).reshape(-1, 3) for rows in copies),
             moves=tuple(np.concatenate(none + rows) for rows in moves),
             loads=tuple(self._loads),
+            donor_loads=tuple(self._donor_loads),
             selections=tuple(self._selections),
+            merges=merges,
         )
 
 

@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
-from kvtool.cache.manager import Tokens
+from kvtool.cache.common_prefix import common_prefix
 from kvtool.config import SchedulerConfig
 from kvtool.engine.chunking import num_shareable_tokens
 from kvtool.engine.request import Request
-
-
-def common_prefix(a: Tokens, b: Tokens) -> int:
-    length = min(len(a), len(b))
-    differs = a[:length] != b[:length]
-    return int(np.argmax(differs)) if differs.any() else length
 
 
 def awaits_twin(
@@ -36,7 +28,7 @@ def awaits_twin(
     """
     wanted = request.tokens[: num_shareable_tokens(request, request.num_tokens, config)]
     for other in running:
-        coming = num_shareable_tokens(other, _num_exact(other), config) // granule * granule
+        coming = num_shareable_tokens(other, num_exact_tokens(other), config) // granule * granule
         filled = _num_filled_tokens(other)
         if coming <= filled or other.namespace != request.namespace:
             continue
@@ -46,7 +38,7 @@ def awaits_twin(
     return False
 
 
-def _num_exact(request: Request) -> int:
+def num_exact_tokens(request: Request) -> int:
     """Its leading tokens whose KV others may hit: none behind a moved run."""
     num_exact = None if request.kv is None else request.kv.num_exact
     return request.num_tokens if num_exact is None else num_exact

@@ -8,12 +8,9 @@ import numpy.typing as npt
 from kvtool.cache.block_pool import BlockIds, BlockPool, Tokens
 from kvtool.cache.children import SortedChildren
 from kvtool.cache.index import Roots
-from kvtool.reuse.content_table import ContentTable
-from kvtool.reuse.rolling_hash import Hashes, block_hashes, window_hashes
-
-# key = (content hash + namespace id * one factor) * another: the table uses the upper bits.
-_NAMESPACE_FACTOR = np.uint64(0xD6E8FEB86659FD93)
-_SPREAD = np.uint64(0xFF51AFD7ED558CCD)
+from kvtool.reuse.content_table import MAX_COPIES, ContentTable, content_keys
+from kvtool.reuse.donor_source import MIN_CONTEXT_TOKENS
+from kvtool.reuse.rolling_hash import block_hashes, window_hashes
 
 
 class ContentIndex:
@@ -44,7 +41,7 @@ class ContentIndex:
         """Full blocks new in the prefix index, each the parent of the next."""
         self._link(block_ids, namespace)
         hashes = block_hashes(self._pool.tokens[block_ids])
-        self._table.add(block_ids, _keys(hashes, self._root_of[block_ids[0]]))
+        self._table.add(block_ids, content_keys(hashes, self._root_of[block_ids[0]]))
 
     def add_partial(self, block_id: int, namespace: bytes) -> None:
         """A partly filled block new in the prefix index."""
@@ -77,18 +74,28 @@ class ContentIndex:
         """These full blocks, in the order of their chain, are used now."""
         self._table.touch(block_ids)
 
+    def __contains__(self, block: int) -> bool:
+        return self._root_of[block] != 0
+
     def newest(self, tokens: Tokens, namespace: bytes) -> npt.NDArray[np.int32]:
         hashes = window_hashes(tokens, self.block_size)
         root = self._roots.find(namespace)
         if root is None:
             return np.full(len(hashes), -1, dtype=np.int32)
-        found = self._table.newest(_keys(hashes, root))
+        found = self._table.newest(content_keys(hashes, root))
         # Another namespace's block can have the same key, but must never be seen.
         return np.where(self._root[found] == root, found, -1)
 
     def copies(self, block: int) -> list[int]:
-        root = self._root_of[block]
-        return [copy for copy in self._table.copies(block) if self._root_of[copy] == root]
+        root, home_of = self._root_of[block], self._pool.home_of
+        found: list[int] = []
+        bare: list[int] = []
+        for copy in self._table.copies(block):
+            if self._root_of[copy] == root:
+                (found if home_of[copy] >= MIN_CONTEXT_TOKENS else bare).append(copy)
+                if len(found) == MAX_COPIES:
+                    break
+        return (found + bare)[:MAX_COPIES]
 
     def tokens(self, blocks: list[int]) -> Tokens:
         return self._pool.tokens[blocks]
@@ -120,8 +127,17 @@ class ContentIndex:
     def first_token(self, block: int) -> int:
         return int(self._pool.tokens[self._first_of[block], 0])
 
+    def context(self, block: int, offset: int, count: int) -> Tokens:
+        before = self.ancestors(block, -(-count // self.block_size))
+        tokens = self.tokens([*before[::-1], block]).reshape(-1)
+        stop = len(before) * self.block_size + offset
+        return tokens[max(0, stop - count) : stop]
+
     def last_use(self, block: int) -> int:
         return int(self._pool.last_use[block])
+
+    def num_merged(self, blocks: tuple[int, ...]) -> float:
+        return 1.0
 
     def check_integrity(self) -> None:
         """Exactly the cached blocks of the pool are indexed, with their contents and links."""
@@ -130,7 +146,7 @@ class ContentIndex:
         assert (np.flatnonzero(root) == cached).all() if len(cached) else not root.any()
         full = cached[pool.num_tokens[cached] == pool.block_size]
         hashes = block_hashes(pool.tokens[full])
-        self._table.check_integrity(full, _keys(hashes, root[full]))
+        self._table.check_integrity(full, content_keys(hashes, root[full]))
         starts = cached[pool.parent[cached] < 0]
         inner = cached[pool.parent[cached] >= 0]
         parents = pool.parent[inner]
@@ -141,9 +157,3 @@ class ContentIndex:
         edges |= set(zip(root[starts].tolist(), starts.tolist()))
         assert set(self._children) == edges, "links differ from the parents of blocks"
         self._children.check_integrity()
-
-
-def _keys(hashes: Hashes, root: int | npt.NDArray[np.int32]) -> Hashes:
-    roots = np.asarray(root, dtype=np.int64).reshape(-1).astype(np.uint64)
-    keys: Hashes = (hashes + roots * _NAMESPACE_FACTOR) * _SPREAD
-    return keys

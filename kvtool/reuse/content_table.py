@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +11,21 @@ import numpy.typing as npt
 from kvtool.cache.block_pool import BlockIds
 from kvtool.reuse.rolling_hash import Hashes
 
-MAX_COPIES = 8
+MAX_COPIES = 8  # of one content, that are looked at
 # A list is searched no further. Lists are short unless thousands of blocks have one key; then
 # this keeps a search short, and whoever shares the list with them is found again when used.
 MAX_STEPS = 64
+
+# key = (content hash + namespace id * one factor) * another: the table uses the upper bits.
+_NAMESPACE_FACTOR = np.uint64(0xD6E8FEB86659FD93)
+_SPREAD = np.uint64(0xFF51AFD7ED558CCD)
+
+
+def content_keys(hashes: Hashes, root: int | npt.NDArray[np.int32]) -> Hashes:
+    """Keys of blocks with these content hashes in the namespaces `root` (see `index.Roots`)."""
+    roots = np.asarray(root, dtype=np.int64).reshape(-1).astype(np.uint64)
+    keys: Hashes = (hashes + roots * _NAMESPACE_FACTOR) * _SPREAD
+    return keys
 
 
 class ContentTable:
@@ -71,16 +83,15 @@ class ContentTable:
             pending, nodes = pending[~same], self._next[nodes[~same]]
         return found
 
-    def copies(self, block: int) -> list[int]:
+    def copies(self, block: int) -> Iterator[int]:
         """`block` and what has its key and was used before it, last used first."""
-        key, node, found = self._key_of[block], block, []
+        key, node = self._key_of[block], block
         for _ in range(MAX_STEPS):
             if self._key_of[node] == key:
-                found.append(node)
+                yield node
             node = self._next_of[node]
-            if node >= self._num_blocks or len(found) == MAX_COPIES:
+            if node >= self._num_blocks:
                 break
-        return found
 
     def _heads(self, keys: Hashes) -> BlockIds:
         heads: BlockIds = (keys >> self._shift).astype(np.int64) + self._num_blocks

@@ -9,15 +9,21 @@ import numpy.typing as npt
 
 from kvtool.cache.block_pool import Tokens
 
+# In front of a copy. One with fewer, behind a bare header say, never stands in the way of others.
+MIN_CONTEXT_TOKENS = 64
+
 
 class DonorSource(Protocol):
-    """Chains of blocks with exact KV, in any tier; a block id means something to its source only.
+    """Chains of blocks whose KV may be moved, in any tier. A block id means something to its source
+    only; sources that are searched together share none.
 
-    A chain begins at position 0; its blocks are full, but for a last one.
+    A chain stands for text at any position of a sequence; its blocks are full, but for a last one.
     """
 
     @property
     def block_size(self) -> int: ...
+
+    def __contains__(self, block: int) -> bool: ...
 
     def newest(self, tokens: Tokens, namespace: bytes) -> npt.NDArray[np.int32]:
         """For every window of block_size tokens the full block last used that seems to hold it,
@@ -26,7 +32,7 @@ class DonorSource(Protocol):
 
     def copies(self, block: int) -> list[int]:
         """A block that `newest` returned and further ones of its namespace that seem to hold the
-        same, at most 8, last used first."""
+        same, at most 8: last used first, but those at MIN_CONTEXT_TOKENS or later before others."""
         ...
 
     def tokens(self, blocks: list[int]) -> Tokens:
@@ -34,7 +40,7 @@ class DonorSource(Protocol):
         ...
 
     def home(self, block: int) -> int:
-        """The position of the block's first token in its chain."""
+        """The position that slot 0 of the block was rotated for."""
         ...
 
     def ancestors(self, block: int, count: int) -> list[int]:
@@ -50,7 +56,15 @@ class DonorSource(Protocol):
         ...
 
     def first_token(self, block: int) -> int:
-        """The token at position 0 of the block's chain."""
+        """The token at position 0 of the sequence that the block's chain was computed in."""
+        ...
+
+    def context(self, block: int, offset: int, count: int) -> Tokens:
+        """Up to `count` tokens right in front of slot `offset` of a block in that sequence."""
         ...
 
     def last_use(self, block: int) -> int: ...
+
+    def num_merged(self, blocks: tuple[int, ...]) -> float:
+        """Exact copies that the KV of these blocks of a chain is the mean of, on average."""
+        ...

@@ -25,11 +25,13 @@ Rank = tuple[float, ...]
 
 
 class Copy(NamedTuple):
-    """context: the last CONTEXT_TOKENS tokens in front of the run in the donor's chain."""
+    """context: the last CONTEXT_TOKENS tokens in front of the run where it was computed.
+    num_merged: exact copies it is the mean of, on average over its blocks."""
 
     run: Run
     context: Tokens
     last_use: int
+    num_merged: float = 1
 
 
 Ranking = Callable[[Copy, Tokens], Rank]
@@ -46,17 +48,29 @@ def recent(copy: Copy, target: Tokens) -> Rank:
     return (copy.last_use,)
 
 
+def consensus(copy: Copy, target: Tokens) -> Rank:
+    """The mean of most copies, then as `similar`."""
+    return (copy.num_merged, *similar(copy, target))
+
+
+CONSENSUS = "consensus"
 DONORS = {
     "similar": "kvtool.reuse.donors:similar",
     "recent": "kvtool.reuse.donors:recent",
+    CONSENSUS: "kvtool.reuse.donors:consensus",
 }
+
+
+def slack_of(run: Run) -> int:
+    """How many tokens shorter a copy may be that stands in for this run."""
+    return min(SLACK_TOKENS, run.num_tokens // SLACK_SHARE)
 
 
 def choose_donors(
     chosen: Sequence[Run],
     runs: Sequence[Run],
     tokens: Tokens,
-    source: DonorSource,
+    sources: Sequence[DonorSource],
     ranking: Ranking,
     min_run: int,
 ) -> list[Run]:
@@ -68,13 +82,12 @@ def choose_donors(
     places = [(run.start, run.stop) for run in chosen]
     best = []
     for own, (start, stop, near) in zip(chosen, overlapping(places, runs)):
-        slack = min(SLACK_TOKENS, own.num_tokens // SLACK_SHARE)
-        shortest = max(min_run, own.num_tokens - slack)
-        copies = _cut_copies(near, start, stop, shortest, source.block_size)
+        shortest = max(min_run, own.num_tokens - slack_of(own))
+        copies = _cut_copies(near, start, stop, shortest, sources[0].block_size)
         if len(copies) > 1:
             copies.sort(key=own.__ne__)
             target = tokens[max(0, start - CONTEXT_TOKENS) : start]
-            own = max(copies, key=lambda run: ranking(_as_copy(run, source), target))
+            own = max(copies, key=lambda run: ranking(_as_copy(run, sources), target))
         best.append(own)
     return best
 
@@ -86,13 +99,8 @@ def _cut_copies(
     return [run.cut(a, b, block_size) for run, a, b in places if b - a >= shortest]
 
 
-def _as_copy(run: Run, source: DonorSource) -> Copy:
-    return Copy(run, _context(run, source), source.last_use(run.blocks[0]))
-
-
-def _context(run: Run, source: DonorSource) -> Tokens:
-    """The last CONTEXT_TOKENS tokens in front of it in its chain."""
-    before = source.ancestors(run.blocks[0], -(-CONTEXT_TOKENS // source.block_size))
-    blocks = source.tokens([*before[::-1], run.blocks[0]]).reshape(-1)
-    stop = len(before) * source.block_size + run.offset
-    return blocks[max(0, stop - CONTEXT_TOKENS) : stop]
+def _as_copy(run: Run, sources: Sequence[DonorSource]) -> Copy:
+    first = run.blocks[0]
+    source = next(source for source in sources if first in source)
+    context = source.context(first, run.offset, CONTEXT_TOKENS)
+    return Copy(run, context, source.last_use(first), source.num_merged(run.blocks))

@@ -23,7 +23,7 @@ class Extent:
 
     def __init__(self, tokens: Tokens, first: int, source: DonorSource, max_depth: int) -> None:
         self._tokens = tokens
-        self._first = first
+        self.first = first
         self._source = source
         self._size = source.block_size
         self._depth = bytearray(len(tokens))  # donors found equal, by position
@@ -50,7 +50,7 @@ class Extent:
     def _extend_left(self, block: int, at: int) -> tuple[list[int], int]:
         """Blocks in front of `block`, nearest first, and where in the prompt they begin to agree
         with it, given that `block` does from `at` on."""
-        begin = max(self._first, self._depth.rfind(self._max_depth, 0, at) + 1)
+        begin = max(self.first, self._depth.rfind(self._max_depth, 0, at) + 1)
         blocks: list[int] = []
         for batch in _batches():
             ahead = self._source.ancestors(block, min(batch, (at - begin) // self._size))

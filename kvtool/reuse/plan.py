@@ -6,7 +6,7 @@ hit | compute | recompute  shift ... | compute | recompute  select ... | compute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,15 +83,26 @@ class Plan:
 
 
 def make_plan(
-    num_tokens: int, num_hit: int, runs: Sequence[Run], repair: Repair, block_size: int
+    num_tokens: int,
+    num_hit: int,
+    runs: Sequence[Run],
+    repair: Repair,
+    block_size: int,
+    *,
+    repaired: Collection[Run] = (),
 ) -> Plan:
     """num_hit: leading tokens with exact KV. runs: by start, without overlap, in
-    [num_hit, num_tokens - 1), because the logits come from computing the last token."""
+    [num_hit, num_tokens - 1), because the logits come from computing the last token. repaired:
+    those of them that are used as they are."""
     end = min(num_hit, num_tokens - 1)
     spans = [Span(HIT, 0, end)]
     for index, run in enumerate(runs):
         assert end <= run.start and run.stop < num_tokens, f"{run} overlaps {spans[-1]}"
-        spans += [Span(COMPUTE, end, run.start), *_spans_of_run(run, index, repair, block_size)]
+        spans.append(Span(COMPUTE, end, run.start))
+        if run in repaired:
+            spans.append(Span(SHIFT, run.start, run.stop, index))
+        else:
+            spans += _spans_of_run(run, index, repair, block_size)
         end = run.stop
     spans.append(Span(COMPUTE, end, num_tokens))
     return Plan(num_tokens, tuple(s for s in spans if s.start < s.stop), tuple(runs))

@@ -22,10 +22,16 @@ def window_hashes(tokens: Tokens, size: int) -> Hashes:
     """int32 [n] -> uint64 [n - size + 1], the hash of every window; empty where n < size."""
     if len(tokens) < size:
         return np.empty(0, dtype=np.uint64)
-    sums = np.zeros(len(tokens) + 1, dtype=np.uint64)
-    np.cumsum(tokens.astype(np.uint64) * _powers(BASE, len(tokens)), out=sums[1:])
+    sums = prefix_hashes(tokens)
     # [i, i + size) of the running sum is the hash times BASE^i.
     return (sums[size:] - sums[:-size]) * _powers(INVERSE, len(sums) - size)
+
+
+def prefix_hashes(tokens: Tokens) -> Hashes:
+    """int32 [n] -> uint64 [n + 1], the hash of the first 0, 1, ..., n tokens."""
+    sums = np.zeros(len(tokens) + 1, dtype=np.uint64)
+    np.cumsum(tokens.astype(np.uint64) * _powers(BASE, len(tokens)), out=sums[1:])
+    return sums
 
 
 def block_hashes(blocks: Tokens) -> Hashes:

@@ -81,10 +81,14 @@ def test_equal_ranks_go_deepest_first_then_lowest_id() -> None:
     heap = EvictionHeap(pool, lambda use: (0,))
     for block in pool.free(np.arange(5)):
         heap.push(block)
-    assert heap.pop() == 1
-    assert heap.push_pop(pool.forget(1)) == 3
-    assert heap.push_pop(pool.forget(3)) == 0
-    assert [heap.pop(), heap.pop()] == [2, 4]
+    order = []
+    for limit in (1, 9, 1, 9):
+        order.append(heap.pop_run(limit))
+        parent = pool.forget_run(order[-1])
+        if parent is not None:
+            heap.push(parent)
+    assert order == [[1], [3], [0], [2]]
+    assert heap.pop() == 4
 
 
 def test_stale_entries_do_not_pile_up() -> None:

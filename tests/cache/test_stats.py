@@ -27,6 +27,9 @@ def test_counters_after_a_scripted_run() -> None:
         "loaded_tokens": 0,
         "shifted_tokens": 0,
         "recomputed_tokens": 0,
+        "approximate_records": 0,
+        "approximate_tokens": 0,
+        "dropped_tokens": 0,
         "refused_runs": {},
         "hit_rate": 0.5,
     }

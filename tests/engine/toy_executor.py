@@ -64,7 +64,7 @@ class ToyExecutor:
         self.computed_tokens = 0
 
     def execute(self, batch: Batch) -> StepOutput:
-        assert batch.requests, "an empty step"
+        assert not batch.is_empty, "an empty step"
         for group, copies in enumerate(batch.copies):
             for source, target, num_slots in copies.tolist():
                 self.kv[group, target] = POISON
@@ -73,7 +73,21 @@ class ToyExecutor:
             self._poison_new_blocks(scheduled)
         for scheduled in batch.requests:
             self._store(scheduled)
-        return {s.request.id: SampledToken(self._next_id(s)) for s in batch.requests if s.sample}
+        tokens = {s.request.id: SampledToken(self._next_id(s)) for s in batch.requests if s.sample}
+        for kv, merges in zip(self.kv, batch.merges):
+            self._merge(kv.reshape(-1, 3), merges)
+        return tokens
+
+    def _merge(self, slots: np.ndarray, merges: np.ndarray) -> None:
+        """No mean of numbers that are hashes, but like one: what was in the slots is in it."""
+        for source, target, _, number in merges.tolist():
+            assert slots[source, 0] != POISON, "a copy that is not there"
+            if number == 1:
+                slots[target] = slots[source]
+            else:
+                token, position, state = slots[target].tolist()
+                assert token == slots[source, 0], "a copy of other text"
+                slots[target, 2] = fold(state, int(slots[source, 2]), position, number)
 
     def close(self) -> None:
         pass

@@ -7,6 +7,7 @@ from reuse.texts import Store, text
 
 from kvtool.cache.block_pool import Tokens
 from kvtool.names import lookup
+from kvtool.reuse.donor_chains import Chain, DonorChains
 from kvtool.reuse.donors import DONORS, choose_donors
 from kvtool.reuse.refusals import Limits
 from kvtool.reuse.run import Run
@@ -19,7 +20,7 @@ def donor(store: Store, tokens: Tokens, name: str, min_run: int = 128) -> list[R
     """What replaces the first found run."""
     found = find_runs(tokens, 0, store.content, b"", limits=Limits(min_run)).runs
     ranking = lookup(DONORS, name, "donor")
-    return choose_donors(found[:1], found, tokens, store.content, ranking, min_run)
+    return choose_donors(found[:1], found, tokens, [store.content], ranking, min_run)
 
 
 def cached(*contexts: range) -> Store:
@@ -80,3 +81,27 @@ def test_a_copy_much_shorter_may_not() -> None:
     store.add(text(range(700, 730), CHUNK))
     (run,) = donor(store, text(range(100, 130), CHUNK, 7), "similar")
     assert run.num_tokens == 160
+
+
+@pytest.mark.parametrize(("name", "delta"), [("similar", 0), ("recent", 30), ("consensus", 10)])
+def test_the_mean_of_most_copies_goes_before_similar_context(name: str, delta: int) -> None:
+    """An exact copy behind the target's own context, another one used last, and two means."""
+    store = cached(range(30))
+    store.add(text(CHUNK))
+    chains = DonorChains([store.pool])
+    for home, num_merged in ((20, 3), (25, 2)):
+        blocks = store.pool.allocate(10)
+        fields = {"namespace": b"", "first_token": 7, "context": text(range(600, 660))}
+        mean = Chain(
+            blocks=(blocks,), tokens=text(CHUNK), home=home, num_merged=num_merged, **fields
+        )
+        chains.add(mean, now=1)
+    tokens, sources = text(range(30), CHUNK, 7), (store.content, chains)
+    found = [
+        run for each in sources for run in find_runs(tokens, 0, each, b"", limits=Limits()).runs
+    ]
+    assert len(found) == 4
+    whole = [run.cut(30, 190, 16) for run in found]
+    ranking = lookup(DONORS, name, "donor")
+    (run,) = choose_donors(whole[:1], whole, tokens, sources, ranking, 128)
+    assert run.delta == delta

@@ -49,7 +49,7 @@ def woven(rng: np.random.Generator, pieces: list[Tokens]) -> Tokens:
 def every_copy() -> Iterator[None]:
     """All copies of a content are candidates."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(content_table, "MAX_COPIES", 10**6)
+        patch.setattr(content_index, "MAX_COPIES", 10**6)
         patch.setattr(content_table, "MAX_STEPS", 10**6)
         yield
 

@@ -21,7 +21,7 @@ REPAIRS = ["auto", "none", "first:3", "attn:0.3", "attn:1"]
 
 def planned(store: Store, tokens: Tokens, num_hit: int, repair: str, min_run: int = 1) -> Plan:
     rules = Rules(Limits(min_run), parse_repair(repair), similar)
-    plan = plan_prompt(tokens, num_hit, store.content, b"", rules).plan
+    plan = plan_prompt(tokens, num_hit, [store.content], b"", rules).plan
     plan.check_integrity()
     for one in plan.runs:
         check_run(one, tokens, store)

@@ -26,12 +26,12 @@ SPARE_BLOCKS = 64  # that the cache does not know of
 
 
 @cache
-def movable(name: str, max_len: int = 256) -> PagedModel:
+def movable(name: str, max_len: int = 256, scheme: str = "rotate") -> PagedModel:
     settings: dict[str, Any] = {"num_hidden_layers": 2} if name == "llama" else {}
     if max_len != 256:
         settings["max_position_embeddings"] = max_len
     model = PagedModel(tiny.build(name, **settings))
-    prepare_shift(model)
+    prepare_shift(model, scheme)
     return model
 
 

@@ -1,0 +1,59 @@
+"""A stretch of a sequence whose KV was not computed in place, on exact KV, by the sequence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kvtool.cache.block_pool import BlockIds
+from kvtool.reuse.run import Run
+
+POOL = "pool"  # exact text of another chain in the pool, moved
+KEPT = "kept"  # a copy of exact text, or a mean of copies, that stands under no prefix, moved
+COMPUTED = "computed"  # behind moved text, in blocks that no index knows
+
+Runs = tuple[Run, ...]
+
+
+class Section(NamedTuple):
+    """One run a layer group, all of the same positions, and the blocks that are held for it.
+
+    pins: one array a group; the last of them is the last block of the run. They are those of the
+    run and, where these are cached, all in front of them: a block is never evicted before what is
+    behind it. origin: where the KV comes from.
+    """
+
+    runs: Runs
+    pins: tuple[BlockIds, ...]
+    origin: str
+
+    @property
+    def start(self) -> int:
+        return self.runs[0].start
+
+    @property
+    def stop(self) -> int:
+        return self.runs[0].stop
+
+    def cut(self, start: int, stop: int, block_size: int) -> Section:
+        """The part of it at positions [start, stop)."""
+        runs = tuple(run.cut(start, stop, block_size) for run in self.runs)
+        pins = tuple(
+            blocks[: len(blocks) - _num_blocks_behind(run, stop, block_size)]
+            for run, blocks in zip(self.runs, self.pins)
+        )
+        return Section(runs, pins, self.origin)
+
+    def overlaps(self, start: int, stop: int) -> bool:
+        return self.start < stop and start < self.stop
+
+
+def _num_blocks_behind(run: Run, stop: int, block_size: int) -> int:
+    """Blocks of the run that hold none of its positions below `stop`."""
+    return len(run.blocks) - 1 - (run.offset + stop - 1 - run.start) // block_size
+
+
+def all_pins(sections: tuple[Section, ...], group: int) -> BlockIds:
+    """The pinned blocks of a group, each once."""
+    return np.unique(np.concatenate([section.pins[group] for section in sections]))
