@@ -1,8 +1,4 @@
-"""Text of a prompt that is stored, but was computed at another position.
-
-Stored blocks are found by a hash of their tokens at every offset of the prompt, compared, and
-followed in both directions within their run; runs that go on at the same distance are one piece.
-"""
+"""Text of a prompt that is stored, but was computed at another position: what --reuse shift finds."""
 
 from __future__ import annotations
 
@@ -10,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from kvtool.cache.block_pool import BlockIds, Tokens
-from kvtool.inspection.first_difference import common_length
+from kvtool.cache.backing import Run
+from kvtool.cache.block_pool import Tokens
 from kvtool.inspection.prompt_span import Span, compute
-from kvtool.reuse.rolling_hash import Hashes, block_hashes, window_hashes
+from kvtool.reuse.donors import similar
+from kvtool.reuse.planner import Rules
+from kvtool.reuse.refusals import Limits
+from kvtool.reuse.repair import parse_repair
 from kvtool.tiers.disk.entry import Entry
-
-MAX_COPIES = 8  # of the same block that are compared
+from kvtool.tiers.text.search import best_runs
+from kvtool.tiers.text.stored_text import StoredText
 
 
 class Piece(NamedTuple):
@@ -33,64 +30,22 @@ class Piece(NamedTuple):
 def moved_pieces(
     entries: Sequence[Entry], tokens: Tokens, start: int, min_tokens: int
 ) -> list[Piece]:
-    """Of the prompt's tokens from `start` on; by start, without overlap. entries: of one namespace."""
-    entries = [entry for entry in entries if entry.num_tokens >= entry.block_size]
+    """Of the prompt's tokens from `start` on; by start, without overlap. entries: of one namespace
+    with exact KV. A run is passed over where the beginning of its sequence is not stored."""
     if not entries:
         return []
-    pieces: list[Piece] = []
-    for piece in _pieces(_Blocks(entries), tokens, start):
-        if pieces and (pieces[-1].stop, pieces[-1].delta) == (piece.start, piece.delta):
-            pieces[-1] = pieces[-1]._replace(stop=piece.stop)
-        else:
-            pieces.append(piece)
-    return [p for p in pieces if p.delta != 0 and p.stop - p.start >= min_tokens]
-
-
-class _Blocks:
-    """The full blocks of some runs, by the hash of their tokens."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self.size = size = entries[0].block_size
-        self.entries = entries
-        counts = [entry.num_tokens // size for entry in entries]
-        blocks = [e.tokens[: n * size].reshape(n, size) for e, n in zip(entries, counts)]
-        hashes = block_hashes(np.concatenate(blocks))
-        order = np.argsort(hashes, kind="stable")
-        self.hashes: Hashes = hashes[order]
-        self._owners: BlockIds = np.repeat(np.arange(len(entries)), counts)[order]
-        self._numbers: BlockIds = np.concatenate([np.arange(n) for n in counts])[order]
-
-    def copies(self, first: int, wanted: int) -> Iterator[tuple[Entry, int]]:
-        """Runs, each with where in it, in tokens, such a block begins; first: in `hashes`."""
-        for place in range(first, min(first + MAX_COPIES, len(self.hashes))):
-            if int(self.hashes[place]) != wanted:
-                return
-            yield self.entries[self._owners[place]], int(self._numbers[place]) * self.size
-
-
-def _pieces(blocks: _Blocks, tokens: Tokens, start: int) -> Iterator[Piece]:
-    """Within single runs."""
-    windows = window_hashes(tokens[start:], blocks.size)
-    firsts = np.searchsorted(blocks.hashes, windows)
-    known = blocks.hashes[np.minimum(firsts, len(blocks.hashes) - 1)] == windows
-    end = start
-    for offset in np.flatnonzero(known).tolist():
-        at = start + offset
-        if at < end:
-            continue
-        copies = blocks.copies(int(firsts[offset]), int(windows[offset]))
-        found = [_extended(entry, place, tokens, at, end) for entry, place in copies]
-        best = max(found, key=lambda piece: piece.stop - piece.start)
-        if best.stop - at >= blocks.size:  # else the hash was all they had in common
-            yield best
-            end = best.stop
-
-
-def _extended(entry: Entry, place: int, tokens: Tokens, at: int, end: int) -> Piece:
-    """As far as the run and the prompt, from `end` on, have the same tokens around `at`."""
-    before = common_length(tokens[end:at][::-1], entry.tokens[:place][::-1])
-    behind = common_length(tokens[at:], entry.tokens[place:])
-    return Piece(at - before, at + behind, at - (entry.home + place), entry.key)
+    namespace = entries[0].namespace
+    text = StoredText(namespace, entries[0].block_size)
+    owners: dict[int, str] = {}
+    for entry in sorted(entries, key=lambda entry: entry.home):
+        run = Run(namespace, entry.parent, entry.keys, entry.tokens, entry.home)
+        for block in text.add(run, 0) or ():
+            owners.setdefault(block, entry.key)
+    rules = Rules(Limits(min_tokens), parse_repair("none"), similar)
+    runs = best_runs(tokens, start, text, namespace, rules)
+    return [
+        Piece(run.start, run.stop, run.delta, owners[run.blocks[0]]) for run in runs if run.delta
+    ]
 
 
 def with_moved(spans: Sequence[Span], pieces: Sequence[Piece]) -> list[Span]:
@@ -118,8 +73,8 @@ def _cut(span: Span, pieces: Sequence[Piece]) -> Iterator[Span]:
 
 def _moved(piece: Piece, start: int, stop: int, rest: Span) -> Span:
     detail = (
-        f"the same text is stored at position {start - piece.delta} of run {piece.key[:12]}; a "
-        "process that holds it in its block pool would take it with --reuse shift"
+        f"the same text is stored at position {start - piece.delta} of run {piece.key[:12]}; "
+        "--reuse shift takes it from there"
     )
     found = compute(
         start,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from concurrent.futures import Future
 
 import numpy as np
@@ -16,6 +16,7 @@ from kvtool.cache.group import GroupSpec
 from kvtool.tiers.host_index import HostBlock, HostIndex
 from kvtool.tiers.host_views import HostViews
 from kvtool.tiers.memory import BlockViews
+from kvtool.tiers.text.listing import Changes
 from kvtool.tiers.tier import Missing, Part, Stored
 
 
@@ -56,6 +57,11 @@ class HostTier:
         with self._lock:
             block, length = self._index.longest(parent, tokens)
         return None if block is None else Part(block.key, length, block)
+
+    def text_changes(self, namespace: bytes, known: Set[Hashable], state: object) -> Changes:
+        """See `ListsText`; handles are keys."""
+        with self._lock:
+            return self._index.text_changes(namespace, known, state)
 
     def get(
         self, blocks: Sequence[StoredBlock], views: BlockViews, arrived: Callable[[int], None]
@@ -197,11 +203,12 @@ class HostTier:
 
 
 def one_block(run: Run, index: int, block_size: int) -> Run:
-    """Block `index` of a run as a run of its own; its tokens as a copy."""
+    """Block `index` of a run as a run of its own; its tokens as a copy, and no more."""
     start = index * block_size
     return run._replace(
         parent=run.keys[index - 1] if index else run.parent,
         keys=(run.keys[index],),
         tokens=run.tokens[start : start + block_size].copy(),
         home=run.home + start,
+        before=None,
     )

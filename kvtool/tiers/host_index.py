@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence, Set
 from dataclasses import dataclass
 
 from kvtool.cache.backing import Run
 from kvtool.cache.block_hash import token_bytes
 from kvtool.cache.block_pool import Tokens
+from kvtool.tiers.text.listing import Changes, Listed
 
 
 @dataclass(eq=False, slots=True)
@@ -37,6 +38,7 @@ class HostIndex:
     def __init__(self) -> None:
         self._blocks: OrderedDict[bytes, HostBlock] = OrderedDict()  # least recently used first
         self._children: dict[bytes, list[tuple[bytes, bytes]]] = {}  # (token bytes, key), sorted
+        self._num_changes = 0
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -80,12 +82,26 @@ class HostIndex:
             self.touch(best.key)
         return best, most
 
+    def text_changes(self, namespace: bytes, known: Set[Hashable], state: object) -> Changes:
+        """See `ListsText`; every block is a run with a use of 0."""
+        if state == self._num_changes:
+            return Changes(state, set(), [])
+        new = [block for key, block in self._blocks.items() if key not in known]
+        listed = [
+            Listed(block.key, block.run, last_use=0)
+            for block in new
+            if block.run.exact and block.run.namespace == namespace
+        ]
+        gone = {handle for handle in known if handle not in self._blocks}
+        return Changes(self._num_changes, gone, listed)
+
     def touch(self, key: bytes) -> None:
         while (block := self._blocks.get(key)) is not None:
             self._blocks.move_to_end(key)
             key = block.run.parent
 
     def add(self, block: HostBlock) -> None:
+        self._num_changes += 1
         self._blocks[block.key] = block
         insort(self._children.setdefault(block.run.parent, []), (block.token_bytes, block.key))
         self.touch(block.key)
@@ -93,6 +109,7 @@ class HostIndex:
     def remove(self, key: bytes) -> HostBlock | None:
         block = self._blocks.pop(key, None)
         if block is not None:
+            self._num_changes += 1
             siblings = self._children[block.run.parent]
             del siblings[bisect_left(siblings, (block.token_bytes, block.key))]
             if not siblings:

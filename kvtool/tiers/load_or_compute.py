@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 
 def seconds_saved(
-    num_tokens: int, num_bytes: int, load_rate: float | None, compute_rate: float | None
+    num_tokens: float, num_bytes: int, load_rate: float | None, compute_rate: float | None
 ) -> float:
     """Time to compute a block less the time to load it (bytes/s, tokens/s).
 
     What was never measured costs nothing to load and something to compute: it is tried.
     """
     if load_rate is None or compute_rate is None:
-        return float(num_tokens)
+        return num_tokens
     return num_tokens / compute_rate - num_bytes / load_rate
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kvtool.cache.backing import Load, Save, StoredBlock
+from kvtool.cache.backing import Load, Save, StoredBlock, StoredDonor
 from kvtool.cache.block_keys import BlockKeys
+from kvtool.cache.block_pool import Tokens
 from kvtool.cache.events import EventSink
+from kvtool.reuse.planner import Rules
 from kvtool.tiers.load_or_compute import best_cut, seconds_saved
 from kvtool.tiers.loading import Loading
 from kvtool.tiers.lookup import coverage, stored_chain
 from kvtool.tiers.memory import BlockMemory
 from kvtool.tiers.rates import Rates
 from kvtool.tiers.reading import Reader
+from kvtool.tiers.text.search import TextSearch
 from kvtool.tiers.tier import Tier
 from kvtool.tiers.tier_events import TierEvents
 from kvtool.tiers.tier_stats import TierStats
@@ -45,6 +48,7 @@ class Tiers:
         self._reader = Reader(tiers, memory, self._stats, rates)
         self._writer = Writer(tiers, memory, self._stats, self._events)
         self._events.listen_to(tiers)
+        self._search = TextSearch(tiers, memory.block_size, self._is_worth)
 
     def describe(self, namespace: bytes, fields: Mapping[str, object]) -> None:
         """Cheap for a namespace that is known already."""
@@ -59,11 +63,15 @@ class Tiers:
     ) -> tuple[StoredBlock, ...]:
         self._events.publish()
         found = stored_chain(self.tiers, keys, first_block, whole_blocks=whole_blocks)
-        cut = best_cut([self._seconds_saved(block) for block in found])
-        for tier in {block.tier for block in found[cut:]}:
-            self.rates.doubt(tier)
-            self._stats[tier].skipped([block for block in found[cut:] if block.tier == tier])
+        cut = best_cut([self._seconds_saved(block.tier, block.num_tokens) for block in found])
+        self._skip(found[cut:])
         return tuple(found[:cut])
+
+    def donors(
+        self, tokens: Tokens, pieces: Sequence[tuple[int, int]], namespace: bytes, rules: Rules
+    ) -> list[StoredDonor]:
+        self._events.publish()
+        return self._search.donors(tokens, pieces, namespace, rules)
 
     def is_promoted(self, block: StoredBlock) -> bool:
         return block.tier != self.tiers[0].name
@@ -114,10 +122,21 @@ class Tiers:
         for tier in self.tiers:
             tier.check_integrity()
 
-    def _seconds_saved(self, block: StoredBlock) -> float:
+    def _is_worth(self, blocks: Sequence[StoredBlock], num_tokens: int) -> bool:
+        """Whether to load all of these blocks takes less time than to compute `num_tokens`."""
+        share = num_tokens / len(blocks)
+        if sum(self._seconds_saved(block.tier, share) for block in blocks) > 0:
+            return True
+        self._skip(blocks)
+        return False
+
+    def _skip(self, blocks: Sequence[StoredBlock]) -> None:
+        for tier in {block.tier for block in blocks}:
+            self.rates.doubt(tier)
+            self._stats[tier].skipped([block for block in blocks if block.tier == tier])
+
+    def _seconds_saved(self, tier: str, num_tokens: float) -> float:
+        """By loading a block instead of computing so many tokens."""
         return seconds_saved(
-            block.num_tokens,
-            self._block_bytes,
-            self.rates.load_rate(block.tier),
-            self.rates.compute_rate,
+            num_tokens, self._block_bytes, self.rates.load_rate(tier), self.rates.compute_rate
         )

@@ -121,8 +121,8 @@ def test_why_tells_of_it(catalog: Catalog) -> None:
     first, moved, rest = found.spans
     assert first.first_difference is not None and rest.first_difference is None
     assert moved.detail == (
-        f"the same text is stored at position 3 of run {entry.key[:12]}; a process that holds it "
-        "in its block pool would take it with --reuse shift"
+        f"the same text is stored at position 3 of run {entry.key[:12]}; --reuse shift takes it "
+        "from there"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from kvtool.cache.backing import Run, StoredBlock
@@ -13,6 +13,7 @@ from kvtool.cache.group import GroupSpec
 from kvtool.tiers.host import one_block
 from kvtool.tiers.host_index import common_bytes
 from kvtool.tiers.memory import BlockViews
+from kvtool.tiers.text.listing import Changes, Listed
 from kvtool.tiers.tier import Missing, Part, Stored
 
 
@@ -141,3 +142,15 @@ class GatedTier(DictTier):
         self.reached.set()
         self.gate.wait()
         return super().put(run, views)
+
+
+class TextTier(FailingTier):
+    """Says what text it has, a run a block."""
+
+    def text_changes(self, namespace: bytes, known: Set[Hashable], state: object) -> Changes:
+        new = [
+            Listed(key, kept.run, 0)
+            for key, kept in list(self.kept.items())
+            if key not in known and kept.run.namespace == namespace and kept.run.exact
+        ]
+        return Changes(None, {key for key in known if key not in self.kept}, new)

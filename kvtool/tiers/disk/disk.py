@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,9 +21,11 @@ from kvtool.tiers.disk.opening import open_index
 from kvtool.tiers.disk.rebuild import was_healed
 from kvtool.tiers.disk.rows import delete_named, remove_blocks
 from kvtool.tiers.disk.store import RunStore
+from kvtool.tiers.disk.text_rows import text_changes
 from kvtool.tiers.disk.trouble import Warnings, is_passing, trouble_of
 from kvtool.tiers.disk.use import touch
 from kvtool.tiers.memory import BlockViews
+from kvtool.tiers.text.listing import Changes
 from kvtool.tiers.tier import Missing, Part, Stored
 
 T = TypeVar("T")
@@ -82,6 +84,14 @@ class DiskTier:
 
     def extend(self, parent: bytes, tokens: Tokens) -> Part | None:
         return self._attempt(lambda _: self._finder.extend(parent, tokens), None)
+
+    def text_changes(self, namespace: bytes, known: Set[Hashable], state: object) -> Changes:
+        """See `ListsText`."""
+
+        def changes(index: Index) -> Changes:
+            return text_changes(index.connection(), namespace, self._block_size, known, state)
+
+        return self._attempt(changes, Changes(state, set(), []))
 
     def get(
         self, blocks: Sequence[StoredBlock], views: BlockViews, arrived: Callable[[int], None]

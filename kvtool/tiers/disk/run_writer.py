@@ -26,6 +26,7 @@ def slice_run(run: Run, start: int, stop: int, block_size: int) -> Run:
         keys=run.keys[start:stop],
         tokens=run.tokens[start * block_size : stop * block_size],
         home=run.home + start * block_size,
+        before=None,
     )
 
 

@@ -16,8 +16,10 @@ from kvtool.tiers.mooncake.address import parse_remote
 from kvtool.tiers.mooncake.block_object import BlockFormat, object_name
 from kvtool.tiers.mooncake.client import Codes, Unavailable
 from kvtool.tiers.mooncake.connection import load_library
+from kvtool.tiers.mooncake.directory import TextDirectory
 from kvtool.tiers.mooncake.forgotten import Forgotten
 from kvtool.tiers.mooncake.store import FULL, OK, Buffers, RemoteStore, reason_of
+from kvtool.tiers.text.listing import FoundText
 from kvtool.tiers.tier import Missing, Part, Stored
 
 CALL_BYTES = 16 << 20  # a call: a network of 10 MB/s carries it within the deadline
@@ -46,6 +48,7 @@ class MooncakeTier:
     ) -> None:
         self._url = url
         self._store = RemoteStore(parse_remote(url), deadline_s, pause_s)
+        self._directory = TextDirectory(self._store, block_size)
         self._format = BlockFormat(groups, block_size)
         self._groups = groups
         self._block_size = block_size
@@ -72,6 +75,13 @@ class MooncakeTier:
         """None: keys cannot be searched for what begins alike."""
         return None
 
+    def find_text(self, namespace: bytes, pieces: Sequence[Tokens]) -> list[FoundText]:
+        """See `FindsText`."""
+        try:
+            return self._directory.find(namespace, pieces)
+        except Unavailable:
+            return []
+
     def get(
         self, blocks: Sequence[StoredBlock], views: BlockViews, arrived: Callable[[int], None]
     ) -> None:
@@ -81,7 +91,8 @@ class MooncakeTier:
             arrived(layer)
 
     def put(self, run: Run, views: BlockViews) -> Stored:
-        """Full blocks; a partial last one is left out without a reason."""
+        """Full blocks; a partial last one is left out without a reason. Where one of them is new,
+        others find the run by its text too."""
         num_stored = 0
         keys = run.keys[: len(run.tokens) // self._block_size]
         try:
@@ -94,6 +105,8 @@ class MooncakeTier:
                     return self._stored(num_stored, self._not_stored(code))
         except Unavailable as error:
             return self._stored(num_stored, str(error))._replace(unfinished=error.unfinished)
+        if num_stored:
+            self._directory.add(run)
         unreadable = any(key in self._forgotten for key in keys)
         return self._stored(
             num_stored, "a copy that is there cannot be read" if unreadable else None

@@ -53,6 +53,15 @@ class RemoteStore:
             lambda client: client.batch_put_from_multi_buffers(list(names), *_places(objects))
         )
 
+    def replace(self, names: Sequence[str], objects: Sequence[npt.NDArray[np.uint8]]) -> Codes:
+        """OK or negative. An object that exists gets the new value."""
+        places, sizes = _places([[data] for data in objects])
+        return self._call(
+            lambda client: client.batch_upsert_from(
+                list(names), [place for (place,) in places], [size for (size,) in sizes]
+            )
+        )
+
     def get(self, names: Sequence[str], objects: Sequence[Buffers]) -> Codes:
         """Fills the buffers of each object: its size or negative."""
         return self._call(
