@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from kvtool.errors import ConfigError
 
 DEFAULT_CACHE_SIZE = 10 * 2**30  # bytes on disk
-SHIFT_OPTIONS = ("donor", "repair", "min_run", "ungated")
+REUSE_SCHEMES = ("rotate", "nope")  # keys are cached with their rotation, or without
+SHIFT_OPTIONS = ("reuse_scheme", "donor", "repair", "min_run", "ungated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class EngineConfig:
 
     cache_dir None: the user's cache folder, unless `no_cache_dir`. host_memory None: see
     `kvtool.runtime.host_memory`. Those of `SHIFT_OPTIONS` mean something with reuse "shift" only;
-    ungated: without a passing record of the gate.
+    reuse_scheme: one of `REUSE_SCHEMES`; ungated: without a passing record of the gate.
     """
 
     model: str | None = None
@@ -82,6 +83,7 @@ class EngineConfig:
     kv_blocks: int | None = None
     prefix_index: str = "radix"
     reuse: str = "prefix"
+    reuse_scheme: str = "rotate"
     donor: str = "similar"
     repair: str = "auto"
     min_run: int = 128  # tokens
@@ -109,6 +111,9 @@ class EngineConfig:
             )
         if self.reuse != "shift":
             self._refuse_shift_options()
+        if self.reuse_scheme not in REUSE_SCHEMES:
+            allowed = ", ".join(REUSE_SCHEMES)
+            raise ConfigError(f"--reuse-scheme is {self.reuse_scheme!r}; allowed: {allowed}.")
         _at_least("min-run", self.min_run, 1)
         _at_least("cache-size", self.cache_size, 1)
         _at_least("host-memory", self.host_memory or 0, 0)

@@ -14,10 +14,11 @@ from __future__ import annotations
 import torch
 
 from kvtool_kernels.dispatch import select
-from kvtool_kernels.rotary import Rotary, rotate, unit_rotation
+from kvtool_kernels.rotary import Rotary, RotaryTable, rotate, unit_rotation
 
 __all__ = [
     "Rotary",
+    "RotaryTable",
     "attention_mass",
     "copy_blocks",
     "paged_attention",
@@ -57,6 +58,7 @@ def paged_attention(
     sinks: torch.Tensor | None = None,
     latent_dim: int | None = None,
     rope: Rotary | None = None,
+    at_read: RotaryTable | None = None,
 ) -> None:
     """Causal attention of packed query rows over paged KV (PagedAttention, Kwon et al., 2023).
 
@@ -75,7 +77,11 @@ def paged_attention(
 
     rope: where delta != 0 the query is turned by -delta in fp32 (angles in float64) and the
     cached key is left alone. None: the layer has no rotary embedding, or no entry of this
-    batch has a delta. max_query_len: the longest sequence's number of query rows.
+    batch has a delta.
+    at_read: query and cached keys are not rotated yet. A row at position q is turned by the
+    table's R(q), the key at position k by R(k), in fp32; deltas then mean nothing, since a key
+    without rotation stands anywhere. Excludes rope. None with such keys: NoPE.
+    max_query_len: the longest sequence's number of query rows.
     """
     select("paged_attention", kv_cache.device)(
         query,
@@ -93,6 +99,7 @@ def paged_attention(
         sinks=sinks,
         latent_dim=latent_dim,
         rope=rope,
+        at_read=at_read,
     )
 
 
@@ -112,6 +119,7 @@ def attention_mass(
     sinks: torch.Tensor | None = None,
     latent_dim: int | None = None,
     rope: Rotary | None = None,
+    at_read: RotaryTable | None = None,
 ) -> None:
     """`paged_attention` of one sequence's rows that also says what they looked at.
 
@@ -135,6 +143,7 @@ def attention_mass(
         sinks=sinks,
         latent_dim=latent_dim,
         rope=rope,
+        at_read=at_read,
     )
 
 

@@ -31,6 +31,22 @@ class Rotary(NamedTuple):
         return self.start + 2 * len(self.inv_freq)
 
 
+class RotaryTable(NamedTuple):
+    """R(position) of every position, for keys that are cached without it.
+
+    cos, sin: fp32 [num_positions, rotary_dim / 2], from `unit_rotation`: no magnitude.
+    """
+
+    rope: Rotary
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    @classmethod
+    def of(cls, rope: Rotary, num_positions: int) -> RotaryTable:
+        positions = torch.arange(num_positions, device=rope.inv_freq.device)
+        return cls(rope, *unit_rotation(positions, rope.inv_freq))
+
+
 def unit_rotation(
     deltas: torch.Tensor, inv_freq: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from kvtool.cli.options import count, one_of, option
 from kvtool.cli.parsers import real
 from kvtool.cli.shift_options import DONORS, REPAIRS, parse_repair_rule
-from kvtool.config import EngineConfig
+from kvtool.config import REUSE_SCHEMES, EngineConfig
 
 GATE = "With --gate"
 LIMITS = {"gate_kl": "0.02", "gate_top1": "0.92"}  # as in kvtool.gate.score, imported late
@@ -15,6 +15,16 @@ LIMITS = {"gate_kl": "0.02", "gate_top1": "0.92"}  # as in kvtool.gate.score, im
 _default = EngineConfig()
 
 GATE_OPTIONS = {
+    "reuse_scheme": Annotated[
+        str | None,
+        one_of(
+            GATE,
+            "--reuse-scheme",
+            REUSE_SCHEMES,
+            "As in generate; also whose KV --why looks for.",
+            show_default=_default.reuse_scheme,
+        ),
+    ],
     "repair": Annotated[
         str | None,
         option(

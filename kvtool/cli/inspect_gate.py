@@ -29,6 +29,7 @@ from kvtool.gate.subject import subject_of
 from kvtool.inspection.overview import iso_time
 from kvtool.runtime import Runtime
 
+_MOVING = ("reuse_scheme", "repair", "donor", "min_run")
 _COLUMNS = {
     "situation": "left",
     "prompts": "right",
@@ -68,7 +69,7 @@ def _limits(request: InspectRequest) -> Limits:
 
 def _config(request: InspectRequest, engine: EngineConfig) -> EngineConfig:
     """An engine that moves text, keeps nothing, and asks for no record."""
-    given = {name: getattr(request, name) for name in ("repair", "donor", "min_run")}
+    given = {name: getattr(request, name) for name in _MOVING}
     known = {name: value for name, value in given.items() if value is not None}
     return replace(engine, reuse="shift", ungated=True, no_cache_dir=True, **known)
 
@@ -96,7 +97,10 @@ def _measure(runtime: Runtime, config: EngineConfig, limits: Limits) -> GateReco
 
 def gate_drawings(record: GateRecord) -> Iterator[RenderableType]:
     subject, limits = record.subject, record.limits
-    what = f"{subject.compute_dtype}, repair {subject.repair}, donor {subject.donor}"
+    what = (
+        f"{subject.compute_dtype}, scheme {subject.scheme}, repair {subject.repair}, "
+        f"donor {subject.donor}"
+    )
     yield Text(f"{printable(record.model)}, {what}, runs of {subject.min_run} tokens and more")
     yield table(_COLUMNS, (_row(score) for score in record.scores))
     unmoved = record.pooled.unmoved_cases

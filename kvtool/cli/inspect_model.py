@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kvtool.models.identity import ModelIdentity
 
 
-def identity_of(engine: EngineConfig) -> ModelIdentity:
-    """Raises `ModelError`, or `ConfigError` for the options."""
+def identity_of(engine: EngineConfig, reuse_scheme: str | None = None) -> ModelIdentity:
+    """reuse_scheme: how the run kept its keys; None: by default. Raises `ModelError`, or `ConfigError` for the options."""
     with logged_warnings(), progress("Reading the tokenizer") as say:
         from kvtool.models.identity import model_identity
 
@@ -30,6 +30,7 @@ def identity_of(engine: EngineConfig) -> ModelIdentity:
             block_size=engine.block_size,
             salt=engine.salt,
             deterministic=engine.deterministic,
+            reuse_scheme=reuse_scheme or engine.reuse_scheme,
             progress=say,
         )
 

@@ -37,6 +37,7 @@ BELONGS = {
     "--key": ("--stats", "--export"),
     "--plot": ("--stats",),
     **dict.fromkeys(("--repair", "--donor", "--min-run"), ("--gate",)),
+    "--reuse-scheme": ("--gate", "--why"),
     **dict.fromkeys(("--gate-kl", "--gate-top1"), ("--gate",)),
     "--yes": ("--import", "--repair-index", "--pin", "--unpin", "--prune"),
 }
@@ -66,6 +67,7 @@ class InspectRequest:
     raw: bool = False
     key: str | None = None
     plot: str | None = None
+    reuse_scheme: str | None = None
     repair: str | None = None
     donor: str | None = None
     min_run: int | None = None

@@ -35,7 +35,7 @@ def look_into_store(action: str, url: str, request: InspectRequest, engine: Engi
     if action == OVERVIEW:
         _show_health(url, health, request.format)
         return
-    identity = identity_of(engine)
+    identity = identity_of(engine, request.reuse_scheme)
     tokens = asked_tokens(identity, asked, raw=request.raw)
     with closing(MooncakeTier(url, (), engine.block_size)) as tier:
         explanation = explain_remote(tier, identity.namespace, tokens, rules_of(engine))

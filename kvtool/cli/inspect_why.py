@@ -23,7 +23,7 @@ BAR_WIDTH = 48
 def show_why(catalog: Catalog, request: InspectRequest, engine: EngineConfig) -> None:
     """Every token of a prompt: a hit, or the reason why not."""
     conversation = read_asked(request)
-    identity = identity_of(engine)
+    identity = identity_of(engine, request.reuse_scheme)
     tokens = asked_tokens(identity, conversation, raw=request.raw)
     decode = identity.tokenizer.decode
     write_explanation(

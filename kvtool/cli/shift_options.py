@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from kvtool.cli.options import SHIFT, count, one_of, option
-from kvtool.config import EngineConfig
+from kvtool.config import REUSE_SCHEMES, EngineConfig
 
-DONORS = ("similar", "recent")  # as in kvtool.reuse.donors, whose import takes too long here
+DONORS = ("similar", "recent", "consensus")  # as in kvtool.reuse.donors, whose import takes too long here
 DEFAULT_REPAIR = EngineConfig().repair
 REPAIRS = "auto|none|first:K|attn:SHARE|vdev:SHARE|kdev:SHARE"
 
@@ -22,6 +22,17 @@ def parse_repair_rule(text: str) -> str:
 
 
 SHIFT_OPTIONS = {
+    "reuse_scheme": Annotated[
+        str,
+        one_of(
+            SHIFT,
+            "--reuse-scheme",
+            REUSE_SCHEMES,
+            "How keys are kept. rotate: as the model makes them; to use them elsewhere queries are "
+            "turned. nope: without their rotation, which attention applies at every read; slower, "
+            "and KV of its own.",
+        ),
+    ],
     "donor": Annotated[
         str,
         one_of(
@@ -29,7 +40,8 @@ SHIFT_OPTIONS = {
             "--donor",
             DONORS,
             "Which of several copies of a text is moved: the one with the most similar text in "
-            "front, or the one used last.",
+            "front; the one used last; or the mean of up to four of them, made once they are "
+            "computed and kept in blocks of its own, and similar where there is none.",
         ),
     ],
     "repair": Annotated[

@@ -13,7 +13,7 @@ from kvtool.gate.subject import Subject
 
 DEMO = "demo"  # what --gate and --rope-check call the model that runs when none is named
 
-_REPEATED = ("revision", "device", "dtype", "repair", "donor", "min_run")
+_REPEATED = ("revision", "device", "dtype", "reuse_scheme", "repair", "donor", "min_run")
 
 
 def check_gate(folder: Path, subject: Subject, config: EngineConfig) -> None:
@@ -23,7 +23,7 @@ def check_gate(folder: Path, subject: Subject, config: EngineConfig) -> None:
         return
     what = (
         f"{subject.compute_dtype} with --repair {subject.repair} --donor {subject.donor} "
-        f"--min-run {subject.min_run}"
+        f"--min-run {subject.min_run} --reuse-scheme {subject.scheme}"
     )
     if record is None:
         raise ConfigError(

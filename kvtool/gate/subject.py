@@ -11,13 +11,11 @@ from kvtool.config import EngineConfig
 from kvtool.gate.texts import PROBE_SET
 from kvtool.reuse.repair import parse_repair
 
-SCHEME = "rotate"  # keys keep the rotation they were computed with; queries are turned instead
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """weights: a digest. architecture: class and digest of the config. The last three are the
-    engine options of these names. probe_set: what it was measured on."""
+    """weights: a digest. architecture: class and digest of the config. scheme: --reuse-scheme;
+    repair, donor and min_run are the engine options of these names. probe_set: what it was measured on."""
 
     weights: str
     architecture: str
@@ -48,7 +46,7 @@ def subject_of(namespace: Namespace, config: EngineConfig) -> Subject:
         compute_dtype=namespace.compute_dtype,
         kv_dtype=namespace.kv_dtype,
         adapter=namespace.adapter,
-        scheme=SCHEME,
+        scheme=config.reuse_scheme,
         repair=str(parse_repair(config.repair)),
         donor=config.donor,
         min_run=config.min_run,

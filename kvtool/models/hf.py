@@ -8,6 +8,7 @@ the model where a sequence begins, so there is no padding and no mask.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from transformers import PreTrainedModel
@@ -22,6 +23,7 @@ from kvtool.models.inputs import ForwardInputs
 from kvtool.models.layout import Layout
 from kvtool.models.paged_cache import PagedCache, PagedLayer
 from kvtool.models.rope_regime import rope_regime
+from kvtool_kernels import RotaryTable
 
 
 class PagedModel:
@@ -42,6 +44,7 @@ class PagedModel:
         self.dtype: torch.dtype = model.dtype
         self.pools: tuple[torch.Tensor, ...] = ()
         self.layout: Layout | None = None
+        self._tables: tuple[RotaryTable | None, ...] | None = None
         self.paged_layers: tuple[PagedLayer, ...] = ()
         self._switch = AttentionSwitch(model)
         try:
@@ -80,11 +83,22 @@ class PagedModel:
         self.pools = ()
         self._bind()
 
-    def use_layout(self, layout: Layout | None) -> None:
-        """From now on entries with a delta turn queries by this layout (layout_probe.py)."""
+    def use_layout(self, layout: Layout | None, *, unrotated: int | None = None) -> None:
+        """From now on entries with a delta turn queries by this layout (layout_probe.py).
+
+        unrotated: keys are cached without their rotation instead, and attention turns queries
+        and keys for their positions, which are below this number (unrotated.py).
+        """
         assert layout is None or layout.reason is None, layout
         self.layout = layout
+        self._tables = None
+        if layout is not None and unrotated is not None:
+            self._tables = layout.tables(unrotated)
         self._bind()
+
+    def position_ids(self, positions: torch.Tensor) -> torch.Tensor:
+        """What the model is told of these: 0, the turn by nothing, where keys stay unrotated."""
+        return positions if self._tables is None else torch.zeros_like(positions)
 
     @torch.inference_mode()
     def forward(self, inputs: ForwardInputs) -> torch.Tensor:
@@ -97,7 +111,7 @@ class PagedModel:
         with self._switch.to(cache.attend):
             out = self.model(
                 input_ids=inputs.token_ids[None],
-                position_ids=inputs.positions[None],
+                position_ids=self.position_ids(inputs.positions)[None],
                 use_cache=True,
                 logits_to_keep=inputs.logits_rows,
                 **{self._cache_argument: cache},
@@ -115,8 +129,12 @@ class PagedModel:
         bound: dict[int, PagedLayer] = {}
         for number, (group, pool) in enumerate(zip(self.groups, self.pools, strict=False)):
             for row, index in enumerate(group.layers):
-                rope = self.layout.rotary(index) if self.layout else None
-                bound[index] = PagedLayer(self.layers[index], number, pool[:, row], rope)
+                layer = PagedLayer(self.layers[index], number, pool[:, row])
+                if self._tables is not None:
+                    layer = replace(layer, at_read=self._tables[index])
+                elif self.layout is not None:
+                    layer = replace(layer, rope=self.layout.rotary(index))
+                bound[index] = layer
         self.paged_layers = tuple(bound[index] for index in sorted(bound))
 
 

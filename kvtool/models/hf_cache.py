@@ -20,6 +20,7 @@ from kvtool.errors import CacheError, ConfigError
 from kvtool.inspection.namespaces import FIELDS
 from kvtool.inspection.run_chain import Link, chain_to
 from kvtool.inspection.stored_values import stored_bits
+from kvtool.models.kv_layout import KV_LAYOUTS
 from kvtool.models.replaced_file import replaced_file
 from kvtool.tiers.disk.catalog import Catalog
 from kvtool.tiers.disk.entry import Entry, RunContents
@@ -62,6 +63,7 @@ def export_prefix(
     if not 1 <= length <= stored:
         raise ConfigError(f"{length} tokens cannot be exported; run {entry.key:.12} has {stored}.")
     links = [link for link in links if link.entry.home < length]
+    _check_rotated(entry)
     first = _read(catalog, links[0].entry)
     tensors = tensors_of(first.groups, length)
     with replaced_file(out, FORMAT) as file:
@@ -88,6 +90,15 @@ def tensors_of(groups: tuple[GroupSpec, ...], length: int) -> dict[str, StoredTe
 
 def tensor_name(layer: int, part: str) -> str:
     return f"layers.{layer}.{part}"
+
+
+def _check_rotated(entry: Entry) -> None:
+    if entry.fields.get("kv_layout") == KV_LAYOUTS["nope"]:
+        raise CacheError(
+            f"Run {entry.key:.12} cannot be exported: its keys are kept without their rotation "
+            "(--reuse-scheme nope), and a Hugging Face cache holds them with it.",
+            hint="Compute the text with --reuse-scheme rotate.",
+        )
 
 
 def _read(catalog: Catalog, entry: Entry) -> RunContents:

@@ -13,11 +13,13 @@ import torch
 from kvtool.cache.backing import Run
 from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.group import GroupSpec
+from kvtool.errors import InputError
 from kvtool.inspection.stored_values import Bits, stored_bits
 from kvtool.models.config_groups import groups_of_config
 from kvtool.models.hf_cache import PART_NAMES, tensor_name
 from kvtool.models.hf_cache_file import HFCacheFile, open_hf_cache
 from kvtool.models.identity import ModelIdentity
+from kvtool.models.kv_layout import KV_LAYOUTS
 
 if TYPE_CHECKING:
     from kvtool.tiers.disk.catalog import Catalog
@@ -42,8 +44,13 @@ def import_prefix(path: Path, identity: ModelIdentity, catalog: Catalog) -> Impo
     or does not belong to the model, `ModelError` for a model that cannot use it, `CacheError` when
     it cannot be stored.
     """
-    groups = groups_of_config(identity.config, identity.dtype)
     namespace = identity.namespace
+    if namespace.kv_layout == KV_LAYOUTS["nope"]:
+        raise InputError(
+            f"{path} cannot be imported: it holds keys with their rotation, and --reuse-scheme nope "
+            "keeps them without it."
+        )
+    groups = groups_of_config(identity.config, identity.dtype)
     with open_hf_cache(path) as file:
         notes = file.check(identity, groups)
         keys = BlockKeys(namespace.digest, file.tokens(), namespace.block_size)

@@ -13,6 +13,7 @@ import torch
 from kvtool.cache.namespace import Namespace
 from kvtool.models.device import resolve_device, resolve_dtype
 from kvtool.models.digest import Progress, config_digest
+from kvtool.models.kv_layout import KV_LAYOUTS
 from kvtool.models.model_config import read_config
 from kvtool.models.quiet import quiet
 from kvtool.models.rope_regime import rope_regime
@@ -21,8 +22,6 @@ from kvtool.models.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
-
-KV_LAYOUT = "block-major"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +50,7 @@ def model_identity(
     block_size: int = 16,
     salt: str | None = None,
     deterministic: bool = False,
+    reuse_scheme: str = "rotate",
     progress: Progress | None = None,
 ) -> ModelIdentity:
     """The options mean what they mean to the engine (`EngineConfig`).
@@ -79,6 +79,7 @@ def model_identity(
             block_size=block_size,
             salt=salt,
             deterministic=deterministic,
+            reuse_scheme=reuse_scheme,
         ),
         tokenizer=tokenizer,
         name=source.name,
@@ -101,6 +102,7 @@ def kv_namespace(
     block_size: int,
     salt: str | None = None,
     deterministic: bool = False,
+    reuse_scheme: str = "rotate",
 ) -> Namespace:
     """weights, config, tokenizer: digests. architecture: the model's class."""
     precision = str(dtype).removeprefix("torch.")
@@ -110,7 +112,7 @@ def kv_namespace(
         rope_regime=rope_regime,
         compute_dtype=precision,
         kv_dtype=precision,
-        kv_layout=KV_LAYOUT,
+        kv_layout=KV_LAYOUTS[reuse_scheme],
         block_size=block_size,
         tokenizer=tokenizer,
         salt=salt,

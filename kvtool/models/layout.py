@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvtool_kernels import Rotary
+from kvtool_kernels import Rotary, RotaryTable
 
 
 class Unknown(NamedTuple):
@@ -36,3 +36,17 @@ class Layout:
         layer = self.layers[index]
         assert not isinstance(layer, Unknown), layer
         return layer
+
+    def tables(self, num_positions: int) -> tuple[RotaryTable | None, ...]:
+        """R(position) of every position, one a layer, shared by those that turn alike."""
+        made: dict[tuple[object, ...], RotaryTable] = {}
+        tables: list[RotaryTable | None] = []
+        for rotary in map(self.rotary, range(len(self.layers))):
+            if rotary is None:
+                tables.append(None)
+                continue
+            key = (rotary.interleaved, rotary.start, *rotary.inv_freq.tolist())
+            if key not in made:
+                made[key] = RotaryTable.of(rotary, num_positions)
+            tables.append(made[key])
+        return tuple(tables)

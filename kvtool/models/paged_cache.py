@@ -12,24 +12,29 @@ from kvtool.models.attention_layer import AttentionLayer
 from kvtool.models.capture import TokenCache
 from kvtool.models.inputs import ForwardInputs
 from kvtool.models.mla import LatentProjection
-from kvtool_kernels import Rotary, paged_attention, store_kv
+from kvtool_kernels import Rotary, RotaryTable, paged_attention, store_kv
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PagedLayer:
-    """A layer, its view of the group's pool, and what its keys are rotated by (if known)."""
+    """A layer and its view of the group's pool.
+
+    rope: what its cached keys are rotated by, if known. at_read: what they are yet to be rotated
+    by. Both None also where keys never turn (NoPE).
+    """
 
     spec: AttentionLayer
     group: int
     kv_cache: torch.Tensor
     rope: Rotary | None = None
+    at_read: RotaryTable | None = None
 
 
 class PagedCache(TokenCache):
     """Lives for one forward and carries its inputs to every layer.
 
-    A Transformers layer calls `update` with post-RoPE K and V (MLA: latent and rotated row) and
-    then its attention function, here `attend`. `update` hands back the new rows only; the
+    A Transformers layer calls `update` with post-RoPE K and V (MLA: latent and rotated row; all
+    of it turned by nothing where positions are 0) and then its attention function, here `attend`. `update` hands back the new rows only; the
     cached ones never leave their pages.
     """
 
@@ -114,5 +119,6 @@ class PagedCache(TokenCache):
             sinks=sinks,
             latent_dim=spec.latent_dim,
             rope=layer.rope if inputs.has_deltas else None,
+            at_read=layer.at_read,
         )
         return out

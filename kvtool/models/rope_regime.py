@@ -58,6 +58,15 @@ def unshiftable_rope(config: PretrainedConfig) -> str | None:
     return None
 
 
+def length_dependent_rope(config: PretrainedConfig) -> str | None:
+    """The RoPE type of a config whose frequencies follow the longest position of a forward."""
+    for _, rope in _by_layer_type(getattr(config, "rope_parameters", None)):
+        rope_type = str(rope.get("rope_type", "default"))
+        if _constant_up_to(rope_type, rope, 0) is not None:
+            return rope_type
+    return None
+
+
 def _by_layer_type(
     parameters: Mapping[str, Any] | None,
 ) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -100,6 +100,7 @@ class _MassCache(PagedCache):
             sinks=sinks,
             latent_dim=spec.latent_dim,
             rope=layer.rope if self._inputs.has_deltas else None,
+            at_read=layer.at_read,
         )
         self._num_attended += 1
         if self._num_attended == len(self._layers):

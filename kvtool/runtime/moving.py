@@ -21,9 +21,13 @@ class ModelFacts(NamedTuple):
 
 
 def prepare_moving(
-    config: EngineConfig, model: PagedModel, tokenizer: Tokenizer, namespace: Namespace
+    config: EngineConfig,
+    model: PagedModel,
+    tokenizer: Tokenizer,
+    namespace: Namespace,
+    max_model_len: int | None = None,
 ) -> ModelFacts:
-    """Nothing unless reuse is "shift". Raises `ConfigError` without a passing record of the gate,
+    """Nothing unless reuse is "shift". max_model_len: of the run, if less than the model's. Raises `ConfigError` without a passing record of the gate,
     unless the run does without; `ModelError` for a model whose keys cannot be moved."""
     if config.reuse != "shift":
         return ModelFacts()
@@ -33,7 +37,7 @@ def prepare_moving(
     from kvtool.models.shift_check import prepare_shift
     from kvtool.reuse.repair import parse_repair
 
-    prepare_shift(model)
+    prepare_shift(model, config.reuse_scheme, num_positions=max_model_len)
     repair = parse_repair(config.repair)
     if repair.selects:
         check_selectable(model, repair.rule)

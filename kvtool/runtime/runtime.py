@@ -124,7 +124,7 @@ def _compose(
     max_model_len = _max_model_len(config.max_model_len, model)
     num_blocks = num_blocks_of_pool(config, model, max_model_len)
     namespace = _namespace(config, loaded, model)
-    facts = prepare_moving(config, model, loaded.tokenizer, namespace)
+    facts = prepare_moving(config, model, loaded.tokenizer, namespace, max_model_len)
     cache = CacheConfig(
         num_blocks=num_blocks,
         block_size=config.block_size,
@@ -188,4 +188,5 @@ def _namespace(config: EngineConfig, loaded: LoadedModel, model: PagedModel) -> 
         device=model.device,
         block_size=config.block_size,
         deterministic=config.deterministic,
+        reuse_scheme=config.reuse_scheme,
     )

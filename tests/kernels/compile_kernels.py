@@ -23,7 +23,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kvtool_kernels import Rotary
+from kvtool_kernels import Rotary, RotaryTable
 from kvtool_kernels.triton import copy_blocks, paged_attention, rope_shift, store_kv
 
 OPTIONS = ("num_warps", "num_stages")
@@ -123,6 +123,12 @@ def rotary(rotary_dim: int, start: int = 0) -> Rotary:
     return Rotary(10000.0**-exponents, False, start)
 
 
+def rotations(rope: Rotary) -> list[tuple[str, dict[str, Any]]]:
+    """How a launch may turn: the query by delta, both at read, not at all."""
+    at_read = {"at_read": RotaryTable.of(rope, 8)}
+    return [(" turn", {"rope": rope}), (" at read", at_read), ("", {})]
+
+
 def attention_launches(case: str, rows: int, cache: torch.Tensor, heads: int, **kwargs: Any) -> Any:
     head_dim = cache.shape[-1]
     query = torch.empty(2 * rows, heads, head_dim, dtype=cache.dtype)
@@ -148,11 +154,10 @@ def launches() -> Iterator[Launch]:
         yield from record(case, store_kv, keys, keys, pool[:, 0], slots)
         yield from record(case, rope_shift, pool[:, 0], slots, slots, deltas, rotary(head_dim))
         yield from record(case, copy_blocks, pool, copies)
-        for rope in (rotary(head_dim), None)[: head_dim // 64]:
-            turn = " turn" if rope else ""
+        for turn, rotation in rotations(rotary(head_dim))[: 1 + head_dim // 64]:
             for name, rows in (("prefill", 64), ("decode", 1)):
                 case = f"{name} head_dim {head_dim}{turn}"
-                yield from attention_launches(case, rows, pool[:, 0], 32, rope=rope)
+                yield from attention_launches(case, rows, pool[:, 0], 32, **rotation)
     single = torch.empty(2, 2, 2, 1, 1, 80, dtype=torch.bfloat16)  # 1 is a constant to Triton
     options: dict[str, Any] = {"window": 100, "chunk": 64, "softcap": 30.0, "sinks": torch.ones(1)}
     for rows in (64, 1):
@@ -162,9 +167,11 @@ def launches() -> Iterator[Launch]:
     yield from record("latent 576", store_kv, pool[:, 0, 0], None, pool[:, 0], slots[:2])
     yield from record("latent 576", rope_shift, pool[:, 0], slots, slots, deltas, rope)
     for name, num_rows in (("prefill", 64), ("decode", 1)):
-        yield from attention_launches(
-            f"{name} latent 576 turn", num_rows, pool[:, 0], 128, latent_dim=512, rope=rope
-        )
+        for turn, rotation in rotations(rope)[:2]:
+            case = f"{name} latent 576{turn}"
+            yield from attention_launches(
+                case, num_rows, pool[:, 0], 128, latent_dim=512, **rotation
+            )
 
 
 def main(capability: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import oracle
 import torch
 
-from kvtool_kernels import Rotary
+from kvtool_kernels import Rotary, RotaryTable
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -46,6 +46,8 @@ class PagedCase:
         query, _, _, cu_seqlens_q, positions, _, _ = self.arguments
         names = ("scale", "window", "chunk", "softcap", "sinks")
         options = {name: self.options[name] for name in names if name in self.options}
+        if (at_read := self.options.get("at_read")) is not None:
+            query = oracle.rotate(query, positions, at_read.rope)
         bounds = cu_seqlens_q.tolist()
         parts = [
             oracle.attention(query[start:end], key, value, positions[start:end], **options)
@@ -80,11 +82,13 @@ def make_case(
     sinks: bool = False,
     latent_dim: int | None = None,
     rope: Rotary | None = None,
+    at_read: Rotary | None = None,
     scattered: bool = False,
     seed: int = 0,
     **options: Any,
 ) -> PagedCase:
-    """sequences: (num_tokens, num_query_rows) each; the rows are the last ones, or scattered."""
+    """sequences: (num_tokens, num_query_rows) each; the rows are the last ones, or scattered.
+    at_read: queries and keys of the case are not rotated yet."""
     generator = torch.Generator().manual_seed(seed)
     rng = random.Random(seed)
     tables = [tile(n, block_size, list(deltas), rng if fragmented else None) for n, _ in sequences]
@@ -112,6 +116,8 @@ def make_case(
             key = key.to(DEVICE)
             if rope is not None:
                 key = oracle.rotate(key, torch.full((length,), delta, device=DEVICE), rope)
+            if at_read is not None:
+                key = oracle.rotate(key, start + torch.arange(length, device=DEVICE), at_read)
             keys.append(key)
             values.append(value.to(DEVICE))
             entries.append((block, offset, start, length, delta))
@@ -125,6 +131,9 @@ def make_case(
     query = torch.randn(len(positions), num_heads, head_dim, generator=generator).to(dtype)
     out = torch.empty(len(positions), num_heads, latent_dim or head_dim, dtype=dtype)
     options |= {"latent_dim": latent_dim, "rope": rope}
+    if at_read is not None:
+        longest = max(num_tokens for num_tokens, _ in sequences)
+        options["at_read"] = RotaryTable.of(at_read, longest)
     options |= {"scale": head_dim**-0.5, "max_query_len": max(rows for _, rows in sequences)}
     if sinks:
         options["sinks"] = torch.randn(num_heads, generator=generator).to(DEVICE)

@@ -22,13 +22,16 @@ BETWEEN, QUESTION = range(FIRST[1], SECOND[0]), range(SECOND[1], LENGTH)
 
 
 class SelectionCase:
-    """run.paged has the context exact, both runs as their donors left them, nothing else."""
+    """run.paged has the context exact, both runs as their donors left them, nothing else.
 
-    def __init__(self, name: str, **settings: object) -> None:
+    unrotated: its pools hold keys without their rotation; the dense tensors have it anyway.
+    """
+
+    def __init__(self, name: str, *, unrotated: bool = False, **settings: object) -> None:
         self.run = PagedRun(tiny.build(name, **settings), check=False)
         self.paged = self.run.paged
         self.layout = probe_layout(self.paged)
-        self.paged.use_layout(self.layout)
+        self.paged.use_layout(self.layout, unrotated=LENGTH if unrotated else None)
         context = self.run.ragged_table(CONTEXT).cut(CONTEXT)
         self.run.step(Feed(PROMPT, context, 0, CONTEXT))
         self.stale_keys, self.stale_values = self._exact(PROMPT, 0)

@@ -68,9 +68,11 @@ def expected_scores(case: SelectionCase, rule: str) -> list[torch.Tensor]:
     return [distances[rule == "vdev"][r] for r in runs]
 
 
+@pytest.mark.parametrize("unrotated", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_scores_and_choice_equal_the_dense_ones(name: str) -> None:
-    case = SelectionCase(name)
+def test_scores_and_choice_equal_the_dense_ones(name: str, unrotated: bool) -> None:
+    """Keys cached without their rotation deviate by as much, for a turn keeps lengths."""
+    case = SelectionCase(name, unrotated=unrotated)
     for rule in RULES:
         expected = expected_scores(case, rule)
         for found, wanted in zip(scores(case, rule), expected, strict=True):

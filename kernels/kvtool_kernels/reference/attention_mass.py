@@ -10,7 +10,8 @@ import torch
 
 from kvtool_kernels.reference.gather import gather
 from kvtool_kernels.reference.paged_attention import Scoring, Visibility, attend, rows_at_a_time
-from kvtool_kernels.rotary import Rotary
+from kvtool_kernels.reference.turn_at_read import turn_keys, turn_rows
+from kvtool_kernels.rotary import Rotary, RotaryTable
 
 
 def attention_mass(
@@ -29,17 +30,19 @@ def attention_mass(
     sinks: torch.Tensor | None = None,
     latent_dim: int | None = None,
     rope: Rotary | None = None,
+    at_read: RotaryTable | None = None,
 ) -> None:
     """See `kvtool_kernels.attention_mass`."""
     assert mass.dtype == torch.float64, mass.dtype  # sums of many rows, in any blocks
     visibility, scoring = Visibility(window, chunk), Scoring(scale, softcap, sinks)
     start, end = visibility.keys_of(positions)
-    kv = gather(kv_cache, entries.cpu().numpy(), start, end, latent_dim)
+    kv = turn_keys(gather(kv_cache, entries.cpu().numpy(), start, end, latent_dim), at_read)
     step = rows_at_a_time(query.shape[1] * (end - start))
     for row in range(0, len(query), step):
         block = slice(row, row + step)
         queries = positions[block]
-        out[block], weights = attend(query[block], queries, kv, visibility, scoring, rope)
+        rows = turn_rows(query[block], queries, at_read)
+        out[block], weights = attend(rows, queries, kv, visibility, scoring, rope)
         lowest, highest = visibility.keys_of(queries)
         seen = slice(max(lowest, first), min(highest, first + len(mass)))
         if seen.start < seen.stop:

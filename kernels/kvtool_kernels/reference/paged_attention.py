@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 
 from kvtool_kernels.reference.gather import Gathered, gather
-from kvtool_kernels.rotary import Rotary, rotate, unit_rotation
+from kvtool_kernels.reference.turn_at_read import turn_keys, turn_rows
+from kvtool_kernels.rotary import Rotary, RotaryTable, rotate, unit_rotation
 
 ROW_BLOCK = 64  # query rows at a time, fewer where
 MAX_SCORES = 1 << 25  # rows * num_heads * keys would exceed this (128 MB of fp32)
@@ -80,9 +81,12 @@ def paged_attention(
     sinks: torch.Tensor | None = None,
     latent_dim: int | None = None,
     rope: Rotary | None = None,
+    at_read: RotaryTable | None = None,
 ) -> None:
     """See `kvtool_kernels.paged_attention`. max_query_len is a launch bound; not needed here."""
-    assert rope is None or latent_dim is None or rope.start >= latent_dim, "a latent never turns"
+    assert rope is None or at_read is None, "keys are cached with their rotation or without"
+    turned = rope if at_read is None else at_read.rope
+    assert turned is None or turned.start >= (latent_dim or 0), "a latent never turns"
     visibility, scoring = Visibility(window, chunk), Scoring(scale, softcap, sinks)
     rows, tables = cu_seqlens_q.tolist(), cu_entries.tolist()
     table = entries.cpu().numpy()
@@ -92,10 +96,12 @@ def paged_attention(
         queries = positions[rows[i] : rows[i + 1]]
         start, end = visibility.keys_of(queries)
         kv = gather(kv_cache, table[tables[i] : tables[i + 1]], start, end, latent_dim)
+        kv = turn_keys(kv, at_read)
         step = rows_at_a_time(query.shape[1] * (end - start))
         for first in range(rows[i], rows[i + 1], step):
             block = slice(first, min(first + step, rows[i + 1]))
-            out[block], _ = attend(query[block], positions[block], kv, visibility, scoring, rope)
+            turned_rows = turn_rows(query[block], positions[block], at_read)
+            out[block], _ = attend(turned_rows, positions[block], kv, visibility, scoring, rope)
 
 
 def rows_at_a_time(scores_per_row: int) -> int:

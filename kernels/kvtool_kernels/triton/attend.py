@@ -6,22 +6,18 @@ entries of any offset, length and position need no search; lanes beyond an entry
 masked in every load, for unused slots may hold NaN.
 
 MLA rows split into the latent (MAIN) and the rotated values (TAIL > 0); V is the latent again.
+
+TURN: entries may have deltas, for which the query is turned. AT_READ: queries and keys come
+without their rotation and get it here, each for its position.
 """
 
 import triton
 import triton.language as tl
 
-from kvtool_kernels.triton.rotation import rotation
+from kvtool_kernels.triton.rotation import load_turned, rotation
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 FAR = tl.constexpr(2147483647)
-
-
-@triton.jit
-def load_query(query_ptr, rows, row_mask, dims, dim_end, UPCAST: tl.constexpr):
-    mask = row_mask[:, None] & (dims < dim_end)[None, :]
-    query = tl.load(query_ptr + rows[:, None] + dims[None, :], mask=mask, other=0.0)
-    return query.to(tl.float32) if UPCAST else query
 
 
 @triton.jit
@@ -39,10 +35,31 @@ def load_turned_query(
 
 
 @triton.jit
-def load_lanes(kv_ptrs, lane_mask, dims, dim_end, UPCAST: tl.constexpr):
-    mask = lane_mask[:, None] & (dims < dim_end)[None, :]
-    lanes = tl.load(kv_ptrs[:, None] + dims[None, :], mask=mask, other=0.0)
-    return lanes.to(tl.float32) if UPCAST else lanes
+def load_rows(row_ptrs, row_mask, dims, dim_end, DTYPE: tl.constexpr):
+    mask = row_mask[:, None] & (dims < dim_end)[None, :]
+    return tl.load(row_ptrs[:, None] + dims[None, :], mask=mask, other=0.0).to(DTYPE)
+
+
+@triton.jit
+def load_parts(
+    row_ptrs, row_mask, positions, cos_ptr, sin_ptr,
+    MAIN: tl.constexpr, MAIN_DIMS: tl.constexpr, TAIL: tl.constexpr, TAIL_DIMS: tl.constexpr,
+    AT_READ: tl.constexpr, START: tl.constexpr, HALF: tl.constexpr, INTERLEAVED: tl.constexpr,
+    DTYPE: tl.constexpr,
+):  # fmt: skip
+    """(main, tail) of queries or keys; without a TAIL both are the whole row. With AT_READ the
+    part that turns (the tail, if there is one) is turned for the row's position."""
+    dims = tl.arange(0, MAIN_DIMS)
+    turning_dims = MAIN + tl.arange(0, TAIL_DIMS) if TAIL > 0 else dims
+    if AT_READ:
+        tail = load_turned(
+            row_ptrs, row_mask, turning_dims, MAIN + TAIL, positions, cos_ptr, sin_ptr,
+            START, HALF, INTERLEAVED, DTYPE,
+        )  # fmt: skip
+    else:
+        tail = load_rows(row_ptrs, row_mask, turning_dims, MAIN + TAIL, DTYPE)
+    main = load_rows(row_ptrs, row_mask, dims, MAIN, DTYPE) if TAIL > 0 else tail
+    return main, tail
 
 
 @triton.jit
@@ -102,20 +119,20 @@ def absorb(scores, visible, value, mixed, denominator, highest, softcap, SOFTCAP
 def attend(
     query_ptr, rows, row_mask, row_positions, highest, denominator,
     kv_ptr, kv_stride_block, kv_stride_plane, kv_stride_slot,
-    entries_ptr, first_entry, last_entry, inv_freq_ptr, scale, softcap,
+    entries_ptr, first_entry, last_entry, inv_freq_ptr, cos_ptr, sin_ptr, scale, softcap,
     M: tl.constexpr, MAIN: tl.constexpr, MAIN_DIMS: tl.constexpr, TAIL: tl.constexpr,
     TAIL_DIMS: tl.constexpr, SLOTS: tl.constexpr, ENTRIES: tl.constexpr, WINDOW: tl.constexpr,
-    CHUNK: tl.constexpr, SOFTCAP: tl.constexpr, TURN: tl.constexpr, START: tl.constexpr,
-    HALF: tl.constexpr, INTERLEAVED: tl.constexpr, UPCAST: tl.constexpr,
+    CHUNK: tl.constexpr, SOFTCAP: tl.constexpr, TURN: tl.constexpr, AT_READ: tl.constexpr,
+    START: tl.constexpr, HALF: tl.constexpr, INTERLEAVED: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     """rows: int64 [M], offset of each query row; kv_ptr: at the KV head; highest (log2) and
     denominator [M]: where the softmax starts. -> (weighted values [M, MAIN_DIMS], those two)."""
-    dims = tl.arange(0, MAIN_DIMS)
-    query = load_query(query_ptr, rows, row_mask, dims, MAIN, UPCAST)
-    tail_query, turning_dims = query, dims
-    if TAIL > 0:
-        turning_dims = MAIN + tl.arange(0, TAIL_DIMS)
-        tail_query = load_query(query_ptr, rows, row_mask, turning_dims, MAIN + TAIL, UPCAST)
+    dtype: tl.constexpr = tl.float32 if UPCAST else query_ptr.dtype.element_ty
+    turning_dims = MAIN + tl.arange(0, TAIL_DIMS) if TAIL > 0 else tl.arange(0, MAIN_DIMS)
+    query, tail_query = load_parts(
+        query_ptr + rows, row_mask, row_positions, cos_ptr, sin_ptr,
+        MAIN, MAIN_DIMS, TAIL, TAIL_DIMS, AT_READ, START, HALF, INTERLEAVED, dtype,
+    )  # fmt: skip
     query_delta = tl.full((), 0, tl.int32)  # what the part of the query that turns is turned for
     mixed = tl.zeros([M, MAIN_DIMS], tl.float32)
 
@@ -124,13 +141,14 @@ def attend(
             entries_ptr, entry, last_entry, kv_stride_block, kv_stride_slot, SLOTS, ENTRIES
         )
         kv_ptrs = kv_ptr + kv_rows
-        key = load_lanes(kv_ptrs, lane_mask, dims, MAIN, UPCAST)
-        if TAIL > 0:
-            value = key
-            tail_key = load_lanes(kv_ptrs, lane_mask, turning_dims, MAIN + TAIL, UPCAST)
-        else:
-            value = load_lanes(kv_ptrs + kv_stride_plane, lane_mask, dims, MAIN, UPCAST)
-            tail_key = key
+        key, tail_key = load_parts(
+            kv_ptrs, lane_mask, key_positions, cos_ptr, sin_ptr,
+            MAIN, MAIN_DIMS, TAIL, TAIL_DIMS, AT_READ, START, HALF, INTERLEAVED, dtype,
+        )  # fmt: skip
+        value = key
+        if TAIL == 0:
+            dims = tl.arange(0, MAIN_DIMS)
+            value = load_rows(kv_ptrs + kv_stride_plane, lane_mask, dims, MAIN, dtype)
         visible = see(lane_mask, key_positions, row_positions, WINDOW, CHUNK)
         if TURN:
             delta = tl.min(tl.where(lane_mask, deltas, FAR), 0)

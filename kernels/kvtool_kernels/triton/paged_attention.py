@@ -11,9 +11,9 @@ import torch
 import triton
 import triton.language as tl
 
-from kvtool_kernels.rotary import Rotary
+from kvtool_kernels.rotary import Rotary, RotaryTable
 from kvtool_kernels.triton.attend import LOG2_E, attend
-from kvtool_kernels.triton.checks import check_shapes, check_tables
+from kvtool_kernels.triton.checks import check_rotation, check_shapes, check_tables
 from kvtool_kernels.triton.reduce_splits import reduce_splits_kernel
 from kvtool_kernels.triton.tiles import num_splits, select_tiles
 
@@ -54,15 +54,15 @@ def empty_softmax(sinks_ptr, heads, row_mask, counts_sinks, M: tl.constexpr, SIN
 def paged_attention_kernel(
     query_ptr, kv_ptr, out_ptr, mixed_ptr, stats_ptr,  # the last two with SPLIT, see reduce_splits
     cu_seqlens_q_ptr, positions_ptr, entries_ptr, cu_entries_ptr, sinks_ptr, inv_freq_ptr,
-    scale, softcap, num_heads, group, block_size, tiles,  # tiles of BLOCK_Q tokens a sequence
+    cos_ptr, sin_ptr, scale, softcap, num_heads, group, block_size, tiles,  # tiles of BLOCK_Q tokens a sequence
     query_stride_token, query_stride_head, out_stride_token, out_stride_head,
     kv_stride_block, kv_stride_plane, kv_stride_head, kv_stride_slot,
     DECODE: tl.constexpr,  # serve the sequences with one row; otherwise those with more
     SPLIT: tl.constexpr, SINKS: tl.constexpr, BLOCK_M: tl.constexpr, HEADS: tl.constexpr,
     MAIN: tl.constexpr, MAIN_DIMS: tl.constexpr, TAIL: tl.constexpr, TAIL_DIMS: tl.constexpr,
     SLOTS: tl.constexpr, ENTRIES: tl.constexpr, WINDOW: tl.constexpr, CHUNK: tl.constexpr,
-    SOFTCAP: tl.constexpr, TURN: tl.constexpr, START: tl.constexpr, HALF: tl.constexpr,
-    INTERLEAVED: tl.constexpr, UPCAST: tl.constexpr,
+    SOFTCAP: tl.constexpr, TURN: tl.constexpr, AT_READ: tl.constexpr, START: tl.constexpr,
+    HALF: tl.constexpr, INTERLEAVED: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
     sequence = tl.program_id(0).to(tl.int64) // tiles
     query_start = tl.load(cu_seqlens_q_ptr + sequence)
@@ -92,9 +92,9 @@ def paged_attention_kernel(
     mixed, denominator, highest = attend(
         query_ptr, token * query_stride_token + head * query_stride_head, row_mask, row_positions,
         highest, denominator, kv_ptr + kv_head * kv_stride_head, kv_stride_block, kv_stride_plane,
-        kv_stride_slot, entries_ptr, first_entry, last_entry, inv_freq_ptr, scale, softcap,
-        BLOCK_M, MAIN, MAIN_DIMS, TAIL, TAIL_DIMS, SLOTS, ENTRIES, WINDOW, CHUNK, SOFTCAP,
-        TURN, START, HALF, INTERLEAVED, UPCAST,
+        kv_stride_slot, entries_ptr, first_entry, last_entry, inv_freq_ptr, cos_ptr, sin_ptr,
+        scale, softcap, BLOCK_M, MAIN, MAIN_DIMS, TAIL, TAIL_DIMS, SLOTS, ENTRIES, WINDOW, CHUNK, SOFTCAP,
+        TURN, AT_READ, START, HALF, INTERLEAVED, UPCAST,
     )  # fmt: skip
     dims = tl.arange(0, MAIN_DIMS)[None, :]
     mask = row_mask[:, None] & (dims < MAIN)
@@ -126,11 +126,13 @@ def paged_attention(
     sinks: torch.Tensor | None = None,
     latent_dim: int | None = None,
     rope: Rotary | None = None,
+    at_read: RotaryTable | None = None,
 ) -> None:
     """See `kvtool_kernels.paged_attention`."""
     cache = kv_cache if latent_dim is None else kv_cache[:, None, None]
-    check_shapes(query, cache, out, latent_dim, rope)
-    check_tables(query, cu_seqlens_q, positions, entries, cu_entries, sinks, rope)
+    check_rotation(query, latent_dim, rope, at_read)
+    check_shapes(query, cache, out, latent_dim)
+    check_tables(query, cu_seqlens_q, positions, entries, cu_entries, sinks)
     num_tokens, num_heads, head_dim = query.shape
     num_seqs = len(cu_seqlens_q) - 1
     if num_tokens == 0:
@@ -150,7 +152,8 @@ def paged_attention(
         "group": num_heads // cache.shape[2],
         "block_size": cache.shape[3],
         **_strides(query, cache, out),
-        **_shape(head_dim, latent_dim, rope),
+        **_shape(head_dim, latent_dim),
+        **_rotation(rope, at_read),
         "SINKS": sinks is not None,
         "SOFTCAP": softcap is not None,
         "WINDOW": window or 0,
@@ -169,7 +172,8 @@ def _launch(arguments: dict[str, Any], num_seqs: int, max_query_len: int) -> Non
     num_heads, value_dim = out.shape[1:]
     decode = max_query_len == 1
     head_dim = arguments["query_ptr"].shape[2]
-    tiles = select_tiles(out.dtype, head_dim, decode=decode, turn=arguments["TURN"])
+    turn = arguments["TURN"] or arguments["AT_READ"]
+    tiles = select_tiles(out.dtype, head_dim, decode=decode, turn=turn)
     heads = min(group, tiles.block_m)
     programs = num_heads // group * triton.cdiv(group, heads)
     sequence_tiles = triton.cdiv(max_query_len, tiles.block_m // heads)
@@ -222,7 +226,7 @@ def _strides(query: torch.Tensor, cache: torch.Tensor, out: torch.Tensor) -> dic
     }
 
 
-def _shape(head_dim: int, latent_dim: int | None, rope: Rotary | None) -> dict[str, Any]:
+def _shape(head_dim: int, latent_dim: int | None) -> dict[str, Any]:
     main = head_dim if latent_dim is None else latent_dim
     tail = head_dim - main
     return {
@@ -230,9 +234,18 @@ def _shape(head_dim: int, latent_dim: int | None, rope: Rotary | None) -> dict[s
         "MAIN_DIMS": max(16, triton.next_power_of_2(main)),
         "TAIL": tail,
         "TAIL_DIMS": max(16, triton.next_power_of_2(tail)),
+    }
+
+
+def _rotation(rope: Rotary | None, at_read: RotaryTable | None) -> dict[str, Any]:
+    place = rope if at_read is None else at_read.rope
+    return {
         "inv_freq_ptr": None if rope is None else rope.inv_freq,
+        "cos_ptr": None if at_read is None else at_read.cos,
+        "sin_ptr": None if at_read is None else at_read.sin,
         "TURN": rope is not None,
-        "START": 0 if rope is None else rope.start,
-        "HALF": 0 if rope is None else len(rope.inv_freq),
-        "INTERLEAVED": rope is not None and rope.interleaved,
+        "AT_READ": at_read is not None,
+        "START": 0 if place is None else place.start,
+        "HALF": 0 if place is None else len(place.inv_freq),
+        "INTERLEAVED": place is not None and place.interleaved,
     }
