@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kvtool.traces.prepared import PreparedRequest, Symbols
+from kvtool.traces.trace_request import BlockPrompt
 
 _CONTENT_BITS = 32
 
@@ -30,7 +31,7 @@ class Chains:
 
     def add(self, request: PreparedRequest) -> Chain:
         namespace = self._namespaces.setdefault(request.namespace, len(self._namespaces))
-        contents = self._content_ids(request.symbols)
+        contents = [] if _is_rest(request) else self._content_ids(request.symbols)
         parent, blocks, ids = -1 - namespace, [], self._blocks
         for content in contents:
             parent = ids.setdefault(parent << _CONTENT_BITS | content, len(ids))
@@ -47,3 +48,9 @@ class Chains:
         text, step = full.tobytes(), full.itemsize * size
         rows = (text[start : start + step] for start in range(0, len(text), step))
         return [known.setdefault(row, len(known)) for row in rows]
+
+
+def _is_rest(request: PreparedRequest) -> bool:
+    """Shorter than a block, of a trace that gives such a rest no id: its symbol is no block."""
+    prompt = request.request.prompt
+    return isinstance(prompt, BlockPrompt) and not prompt.hash_ids

@@ -72,6 +72,11 @@ class PromptTree:
         _, length = self.longest_child(node, tokens[num_full : num_full + self._size])
         return Prefix(num_full, num_full + length, blocks)
 
+    def last_block(self, tokens: Tokens, namespace: bytes, prefix: Prefix) -> int:
+        """The one inside of which this prefix of the tokens ends."""
+        node = prefix.blocks[-1] if prefix.blocks else self._roots[namespace]
+        return self.longest_child(node, tokens[prefix.num_full :][: self._size])[0]
+
     def add(self, tokens: Tokens, namespace: bytes, prefix: Prefix) -> None:
         """prefix: as `match` finds it for these tokens or for more."""
         root = self._roots.setdefault(namespace, -1 - len(self._roots))
