@@ -23,6 +23,10 @@ class Entry(NamedTuple):
 COMMANDS = {
     "generate": Entry("kvtool.cli.generate:generate", "Answer a prompt."),
     "prefill": Entry("kvtool.cli.prefill:prefill", "Compute the KV of files and keep it."),
+    "simulate-agent": Entry(
+        "kvtool.cli.simulate_agent:simulate_agent",
+        "Replay a trace of requests: what hits, why the rest misses, what to change.",
+    ),
     "inspect-cache": Entry(
         "kvtool.cli.inspect_cache:inspect_cache",
         "What is stored, and why a prompt hits or misses.",

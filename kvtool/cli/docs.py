@@ -25,6 +25,7 @@ from kvtool.cli.docs_text import (
 from kvtool.cli.dtypes import ALIASES
 from kvtool.cli.inspect_docs import INSPECT_CACHE
 from kvtool.cli.interrupt import INTERRUPTED
+from kvtool.cli.simulate_docs import SIMULATE_AGENT
 from kvtool.cli.sizes import UNITS
 from kvtool.config import SchedulerConfig
 from kvtool.errors import CacheError, ConfigError, InputError, ModelError, VerificationError
@@ -49,6 +50,7 @@ def page() -> Iterator[str]:
     yield STORAGE.format(environment=ENVIRONMENT)
     yield SHIFT.format(situations=", ".join(SITUATIONS))
     yield INSPECT_CACHE
+    yield SIMULATE_AGENT
     yield EVENTS
     yield CONVERSATIONS
     yield BATCH.format(

@@ -116,8 +116,8 @@ It needs a passing record of the gate, or `--ungated`. `inspect-cache --gate MOD
 prompts of a built-in probe set are computed in full and with moved text. Their situations:
 {situations}.
 The record is kept in the cache folder, where `--prune` leaves it; with `--no-cache-dir` the usual
-folder is read. It holds for the weights, the dtype, `--repair`, `--donor` and `--min-run` it was made
-with. Its JSON document:
+folder is read. It holds for the weights, the dtype, `--reuse-scheme`, `--repair`, `--donor` and
+`--min-run` it was made with. Its JSON document:
 
 - `passed`, `failures` (why not), `limits` (`--gate-kl`, `--gate-top1`), `model`, `created`, `device`, `subject`
   (what it holds for), `key`, `file`;

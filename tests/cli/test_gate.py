@@ -144,6 +144,34 @@ def test_a_record_of_another_dtype_does_not_count(gate: Run, moving: Run) -> Non
     assert moving("--dtype", "bf16").code == 0
 
 
+def test_keys_without_rotation_are_a_scheme_of_their_own(
+    gate: Run, moving: Run, kvtool: Run, roomy: Path
+) -> None:
+    nope = ("--reuse-scheme", "nope")
+    assert gate().code == 0
+    refused = moving(*nope)
+    assert refused.code == 2 and "--min-run 128 --reuse-scheme nope" in refused.err
+    assert "--gate" in refused.err and refused.err.rstrip().endswith("or add --ungated.")
+    found = gate(*nope, "--format", "json").json
+    assert found["passed"] and found["subject"]["scheme"] == "nope"
+    unrotated, rotated = (run.lines for run in (moving(*nope, "--verify"), moving("--verify")))
+    assert [line["text"] for line in unrotated] == [line["text"] for line in rotated]
+    assert [line["usage"] for line in unrotated] == [line["usage"] for line in rotated]
+    assert unrotated[0]["verify"]["verdict"] == "identical"
+    assert unrotated[1]["usage"]["shifted_tokens"] > 0
+
+    def why(*options: str) -> Any:
+        prompt = f"Read: {TEXT} When does it leave?"
+        words = ("--why", prompt, "--model", roomy, "--dtype", "fp32", "--raw", "--format", "json")
+        return kvtool("inspect-cache", *words, *options).json
+
+    for document in (why(), why(*nope)):
+        assert document["hit_tokens"] == document["prompt_tokens"] - 1
+    layouts = [document["namespace"]["kv_layout"] for document in (why(), why(*nope))]
+    assert layouts == ["block-major", "block-major, keys unrotated"]
+    assert kvtool("inspect-cache", "--tree", *nope).code == 2
+
+
 def test_usage_by_source(moving: Run) -> None:
     first, second = (line["usage"] for line in moving("--ungated").lines)
     for usage in (first, second):
@@ -193,8 +221,12 @@ def test_effective_options(kvtool: Run, roomy: Path) -> None:
     shift = effective("--reuse", "shift", "--ungated", "--repair", "attn:.150")
     assert (shift["reuse"], shift["repair"], shift["donor"]) == ("shift", "attn:0.15", "similar")
     assert (shift["min_run"], shift["ungated"]) == (128, True)
+    assert shift["reuse_scheme"] == "rotate"
+    nope = effective("--reuse", "shift", "--ungated", "--reuse-scheme", "nope")
+    assert nope["reuse_scheme"] == "nope"
     prefix = effective()
-    assert [prefix[name] for name in ("repair", "donor", "min_run", "ungated")] == [None] * 4
+    options = ("reuse_scheme", "repair", "donor", "min_run", "ungated")
+    assert [prefix[name] for name in options] == [None] * 5
 
 
 def test_a_context_without_room_for_the_probe_set(kvtool: Run, tiny: Path) -> None:

@@ -30,7 +30,7 @@ CACHE = {
 EFFECTIVE = {
     *("model", "revision", "device", "dtype", "threads", "max_model_len", "max_num_seqs"),
     *("max_num_batched_tokens", "block_size", "kv_memory", "kv_blocks", "prefix_index", "reuse"),
-    *("donor", "repair", "min_run", "ungated"),
+    *("reuse_scheme", "donor", "repair", "min_run", "ungated"),
     *("evict", "salt", "deterministic", "seed", "events", "architecture"),
     *("cache_dir", "no_cache_dir", "cache_size", "durable", "remote", "host_memory"),
     *("rope_regime", "eos_ids", "kv_bytes_per_token", "min_reusable_tokens", "max_tokens"),

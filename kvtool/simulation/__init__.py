@@ -1,0 +1,1 @@
+"""`kvtool simulate-agent`: a trace replayed, measured and explained, as one document."""

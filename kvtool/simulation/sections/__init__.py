@@ -1,0 +1,1 @@
+"""The parts of the document, one module each."""
