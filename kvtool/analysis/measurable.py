@@ -13,7 +13,7 @@ def num_free_ids(accesses: Accesses) -> int:
     None at all: the ids are chained hashes, which differ wherever anything in front of them
     does, so equal text at other positions cannot be recognised.
     """
-    before = np.concatenate([[-1], accesses.contents[:-1]])
+    before = np.concatenate([[-1], accesses.contents])[:-1]
     before[accesses.depths == 0] = -1
     order = np.lexsort((before, accesses.contents))
     contents, before = accesses.contents[order], before[order]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from kvtool.traces.chat_request import prompt_of
 from kvtool.traces.hash_ids import hash_ids_of
+from kvtool.traces.own_fields import with_own
 from kvtool.traces.read_log import BadRecord, ReadLog
 from kvtool.traces.record import Record, first_of, inner, items, need_whole, number, text, whole
 from kvtool.traces.trace_file import Head, TraceFile
@@ -85,7 +86,7 @@ class Turns:
             log.note(WHOLE_PROMPTS, place)
         if session is not None:
             self._last[session] = request.id
-        return request
+        return with_own(request, fields, milliseconds(fields, *TIME))
 
 
 def milliseconds(fields: Json, *names: str) -> float | None:

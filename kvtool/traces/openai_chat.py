@@ -1,7 +1,8 @@
 """Logs of chat requests: OpenAI's bodies one a line, as gateways dump them, and Batch files.
 
 The body is the record itself, or lies under body, request, request_body or request_json; the
-response beside it. A reply's usage gives the recorded prompt and cached tokens.
+response beside it. A reply's usage gives the recorded prompt and cached tokens. In logs that kvtool
+wrote, the field `kvtool` has what OpenAI's form has no place for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kvtool.traces.trace_format import Format, one_by_one
 from kvtool.traces.trace_request import Json, Recorded, TraceRequest
 from kvtool.traces.turn_order import TurnOrder
 
+OWN = "kvtool"
 BODIES = ("body", "request", "request_body", "request_json")
 OPAQUE = "Images and files in messages count as a few tokens each: their size is not in the log"
 
@@ -37,19 +39,19 @@ def recognise(head: Head) -> str | None:
 
 
 def read(file: TraceFile, log: ReadLog) -> Iterator[TraceRequest]:
-    """A record that says what it waits for (`after`) keeps that."""
+    """What `kvtool` itself wrote says which request each waits for; of others it is worked out."""
     order = TurnOrder()
 
     def ordered(record: Record, log: ReadLog) -> TraceRequest:
         request = parse(record, log)
-        return request if "after" in record.value else order.ordered(request)
+        return request if OWN in record.value else order.ordered(request)
 
     return one_by_one(ordered)(file, log)
 
 
 def parse(record: Record, log: ReadLog) -> TraceRequest:
     fields, body = record.value, body_of(record.value)
-    response = _response(fields)
+    response, own = _response(fields), inner(fields, OWN)
     prompt, reply = prompt_of(body), reply_of(response, inner(fields, "usage"))
     if any(is_opaque(m.get("content")) for m in body.get("messages") or ()):
         log.note(OPAQUE, record.place)
@@ -60,12 +62,12 @@ def parse(record: Record, log: ReadLog) -> TraceRequest:
         prompt=prompt,
         arrival_s=started,
         session=session_of(fields, body),
-        after=texts(fields, "after"),
-        delay_s=number(fields, "delay_s") or 0.0,
+        after=texts(own, "after"),
+        delay_s=number(own, "delay_s") or 0.0,
         model=text(body, "model") or text(fields, "model"),
-        adapter=text(fields, "adapter"),
-        salt=text(body, "cache_salt"),
-        priority=whole(body, "priority", least=SMALLEST_PRIORITY) or 0,
+        adapter=text(own, "adapter"),
+        salt=text(own, "salt"),
+        priority=whole(own, "priority", least=-(2**31)) or 0,
         output_tokens=reply.usage.output_tokens,
         reply=reply.message,
         recorded=Recorded(

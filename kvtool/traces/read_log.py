@@ -22,12 +22,14 @@ class BadRecord(Exception):
 
 
 class ReadLog:
-    """skipped: records left out, by reason. A note is kept once, with the place it was first true
+    """skipped: records left out, by reason. first_refused: the first of them, as "file:line: reason",
+    or empty. A note is kept once, with the place it was first true
     of and how many records it was said of."""
 
     def __init__(self, *, lenient: bool = False) -> None:
         self.lenient = lenient
         self.skipped: Counter[str] = Counter()
+        self.first_refused = ""
         self._notes: Counter[str] = Counter()
         self._first: dict[str, Place] = {}
 
@@ -38,6 +40,7 @@ class ReadLog:
                 f"{place}: {fault}.",
                 hint="--lenient skips such records, counts them and says so.",
             )
+        self.first_refused = self.first_refused or f"{place}: {fault}"
         self.skipped[fault.reason] += 1
 
     def note(self, text: str, place: Place | None = None) -> None:

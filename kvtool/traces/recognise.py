@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kvtool.errors import InputError
 from kvtool.traces.formats import FORMATS, format_named
-from kvtool.traces.trace_file import TraceFile
+from kvtool.traces.trace_file import Head, TraceFile
 from kvtool.traces.trace_format import Format
 
 
@@ -28,13 +28,15 @@ def recognise(file: TraceFile, name: str | None = None) -> Recognised:
         if (why := known.recognise(head)) is not None:
             return Recognised(known, why)
     raise InputError(
-        f"{file.name} is in no trace format that kvtool knows: {_seen(head.first, head.lines)}.",
+        f"{file.name} is in no trace format that kvtool knows: {_seen(head)}.",
         hint=f"If you know better: --input-format {'|'.join(FORMATS)}.",
     )
 
 
-def _seen(first: object, lines: tuple[str, ...]) -> str:
-    if isinstance(first, dict) and first:
-        return f"its first record has {', '.join(sorted(map(str, first))[:12])}"
-    start = lines[0] if lines else ""
-    return f"it starts with {start[:60]!r}, which is no JSON object"
+def _seen(head: Head) -> str:
+    if head.first:
+        return f"its first record has {', '.join(sorted(map(str, head.first))[:12])}"
+    start = head.lines[0] if head.lines else ""
+    if start and not start.startswith(("{", "[")):
+        return f"it starts with {start[:60]!r}, which is no JSON object"
+    return head.bad or "it has no record with a field"

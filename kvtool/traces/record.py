@@ -34,7 +34,10 @@ def whole(fields: Json, *names: str, least: int = 0) -> int | None:
         return None
     number = int(value) if isinstance(value, float) and value.is_integer() else value
     if type(number) is not int or not least <= number <= MAX_TOKENS:
-        raise BadRecord(f"{names[0]} must be a whole number from {least}", f"it is {shown(value)}")
+        allowed = f"{least} to {MAX_TOKENS}"
+        raise BadRecord(
+            f"{names[0]} must be a whole number from {allowed}", f"it is {shown(value)}"
+        )
     return number
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
+import io
+import select
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from kvtool.errors import InputError
 from kvtool.traces.trace_file import TraceFile
 
 STDIN = "-"
 STDIN_NAME = "standard input"
+PIECE = 1 << 16  # bytes
+SIGNALS_S = 0.2  # how long a signal may wait
 ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".traj")  # in folders; also with .gz
 
 
@@ -25,7 +28,7 @@ def find_files(paths: Sequence[str | Path], *, stdin: BinaryIO | None = None) ->
     found: list[Path | TraceFile] = []
     for path in paths:
         if str(path) == STDIN:
-            found.append(_spooled(stdin or sys.stdin.buffer, STDIN_NAME))
+            found.append(_spooled(stdin or _standard_input(), STDIN_NAME))
         else:
             found.extend(_files_of(Path(path)))
     _refuse_repeated(file.resolve() for file in found if isinstance(file, Path))
@@ -64,10 +67,16 @@ def _files_in(folder: Path) -> list[Path]:
     return found
 
 
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise InputError(f"{STDIN_NAME} is closed.", hint="Name a trace file, or pipe one in.")
+    return sys.stdin.buffer
+
+
 def _spooled(stream: BinaryIO, name: str) -> TraceFile:
     try:
         copy = tempfile.NamedTemporaryFile(prefix="kvtool-trace-")  # noqa: SIM115 - see `keep`
-        shutil.copyfileobj(stream, copy)
+        copy.writelines(_pieces(stream))
         copy.flush()
     except OSError as error:
         raise InputError(
@@ -75,6 +84,22 @@ def _spooled(stream: BinaryIO, name: str) -> TraceFile:
             hint="TMPDIR names the folder to use; or name the trace file itself.",
         ) from None
     return TraceFile(name, Path(copy.name), keep=copy)
+
+
+def _pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """As they come. A signal just before a read is handled when the read ends, and of a pipe that
+    may be never: a read begins when there is something to read."""
+    try:
+        waits_for = [stream.fileno()]
+    except io.UnsupportedOperation:  # in memory
+        waits_for = []
+    while True:
+        while waits_for and not select.select(waits_for, [], [], SIGNALS_S)[0]:
+            continue
+        piece = cast(io.BufferedIOBase, stream).read1(PIECE)
+        if not piece:
+            return
+        yield piece
 
 
 def _refuse_repeated(paths: Iterable[Path]) -> None:

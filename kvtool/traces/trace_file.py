@@ -33,12 +33,14 @@ Form = Literal["lines", "list", "document"]
 class Head(NamedTuple):
     """The first records of a file. records: the JSON objects among them (of a document: itself).
     lines: its first lines that are not blank, e.g. the header of a CSV file; none of a list.
+    bad: the first of its records that is no JSON object, as "file:line: reason"; or empty.
     """
 
     name: str
     form: Form
     records: tuple[Json, ...]
     lines: tuple[str, ...]
+    bad: str = ""
 
     @property
     def first(self) -> Json:
@@ -86,7 +88,7 @@ class TraceFile:
                 hint="Was it written to its end, and is it the right file?",
             )
         records = tuple(record.value for record in _parsed(_start(self._texts(log)), log))
-        return Head(self.name, form, records, tuple(text for _, text in lines))
+        return Head(self.name, form, records, tuple(text for _, text in lines), log.first_refused)
 
     def form(self) -> Form:
         """How records are written, told by the first line: in a file with one a line it is whole,

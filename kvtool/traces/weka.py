@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvtool.traces.hash_ids import hash_ids_of
+from kvtool.traces.own_fields import with_own
 from kvtool.traces.read_log import BadRecord, ReadLog
 from kvtool.traces.record import Record, items, need_whole, number, shown, text, whole
 from kvtool.traces.trace_file import Head, TraceFile
@@ -100,7 +101,7 @@ def _subagent(
 
 def _request(fields: Json, session: _Session, ended: list[_Ended], number_: int) -> TraceRequest:
     at_s = _time(fields, session)
-    return TraceRequest(
+    request = TraceRequest(
         id=f"{session.name}/{number_}",
         place=session.place,
         prompt=BlockPrompt(
@@ -120,6 +121,7 @@ def _request(fields: Json, session: _Session, ended: list[_Ended], number_: int)
         ),
         details={name: fields[name] for name in DETAILS if fields.get(name)},
     )
+    return with_own(request, fields, at_s)
 
 
 def _time(fields: Json, session: _Session) -> float:

@@ -34,7 +34,7 @@ def prepare(i: int, turn: Turn, unit: Unit) -> PreparedRequest:
     request = TraceRequest(
         id=str(i),
         place=Place("small", i + 1),
-        prompt=BlockPrompt((), num_tokens),
+        prompt=BlockPrompt(tuple(turn.symbols), num_tokens),
         arrival_s=turn.arrival,
         priority=turn.priority,
     )

@@ -1,0 +1,1 @@
+"""What a simulation leaves behind: a page to look at, a timeline, traces for other tools."""
