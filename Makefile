@@ -26,9 +26,11 @@ $(VENV)/.dev: $(VENV)/.installed
 
 install: $(VENV)/.installed ## create .venv with kvtool and the demo model
 
-demo: $(VENV)/.installed ## answer a question, then serve a second prompt from the cache
+demo: $(VENV)/.installed ## answer, reuse a prompt, replay four traces, then one of them on the model
 	$(BIN)/kvtool generate "What is the capital of France?" --max-tokens 32
 	$(BIN)/python examples/quickstart.py
+	for trace in examples/traces/*.jsonl; do $(BIN)/kvtool simulate-agent $$trace || exit; done
+	$(BIN)/python examples/compare_reuse.py
 
 test: $(VENV)/.dev ## run every test (at most 10 minutes on 2 cores)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -18,6 +18,7 @@ RANKS = (
     ("kvtool.runtime", 4),
     ("kvtool.gate", 3),
     ("kvtool.report", 4),
+    ("kvtool.simulation", 4),
     ("kvtool.advice", 4),
     ("kvtool.replay", 3),
     ("kvtool.engine.model_executor", 3),

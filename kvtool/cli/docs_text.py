@@ -106,11 +106,11 @@ that is full, slow, damaged or gone costs time, never the answer; a warning says
 SHIFT = """\
 ## Text at another position
 
-With `--reuse shift` a text whose KV is in the block pool is used wherever it turns up again, not only
-where a prompt begins with it: its keys are turned to the new position. That is approximate, because
-it was computed behind other text; `--repair` says which of its tokens are computed again, and
-`--donor` which of several copies is taken. Exact hits come first; what is computed behind moved text
-is never stored, nor does it serve an exact request.
+With `--reuse shift` a text whose KV is in the block pool, or in a tier, is used wherever it turns up
+again, not only where a prompt begins with it: its keys are turned to the new position. That is
+approximate, because it was computed behind other text; `--repair` says which of its tokens are
+computed again, and `--donor` which of several copies is taken. Exact hits come first; what is computed
+behind moved text is never stored and serves no exact request: later turns go on from it.
 
 It needs a passing record of the gate, or `--ungated`. `inspect-cache --gate MODEL` makes one: the
 prompts of a built-in probe set are computed in full and with moved text. Their situations:
@@ -140,6 +140,7 @@ last, partly filled block of a sequence can be reused, but has no hash and no ev
 | `BlockStored` | `block_hashes`: of a run of blocks, in order; `parent_block_hash`: of the block before them, null at the start of a sequence; `token_ids`: of all these blocks; `block_size`; `lora_id`: null; `medium`; `group_id` |
 | `BlockRemoved` | `block_hashes`, `medium`, `group_id` |
 | `AllBlocksCleared` | none |
+| `RunReused` | with `--reuse shift`, of text used at another position: `start`, `stop`: prompt tokens; `delta`: how far they moved; `origin`: `pool`, `kept`, `approximate`, or the tier it was loaded from; `block_hashes`: of the donor's full blocks; `group_id` |
 
 A hash is a SHA-256 in hex over the hash of the block before and the block's tokens; at the start of a
 sequence, over what requests must have in common to share KV, such as the model, the dtype and the

@@ -50,6 +50,12 @@ def check_not_cache(engine: EngineConfig, option: str, path: str | None) -> None
         check_outside(cache_folder(engine.cache_dir), option, path)
 
 
+def is_stdout(path: str) -> bool:
+    """Whether stdout goes to this file or pipe."""
+    found = _identity(path)
+    return found is not None and found == _identity(_STDOUT_FD)
+
+
 def _identity(file: str | int | None) -> tuple[int, int] | None:
     """None for what does not exist, and for devices: a terminal or /dev/null may be both."""
     if file is not None:

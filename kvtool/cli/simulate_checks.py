@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kvtool.cli.event_target import check_event_file
 from kvtool.cli.prompt import check_stdin_once
 from kvtool.cli.simulate_engine import DEFAULTS
-from kvtool.cli.simulate_files import check_files, out_files
+from kvtool.cli.simulate_files import check_files, check_not_traces, out_files
 from kvtool.cli.simulate_options import SimulateRequest
 from kvtool.config import EngineConfig
 from kvtool.errors import ConfigError
@@ -16,7 +16,7 @@ from kvtool.traces.open_trace import Trace
 # Options of a model that runs; accounting computes nothing, on no device, and keeps no KV.
 _OF_A_MODEL = (
     *("device", "dtype", "threads", "max_model_len", "deterministic", "seed", "reuse_scheme"),
-    *("cache_dir", "cache_size", "durable", "remote", "host_memory", "salt", "events"),
+    *("ungated", "cache_dir", "cache_size", "durable", "remote", "host_memory", "salt", "events"),
 )
 _OF_THE_CLOCK = ("prefill_rate", "decode_rate")
 
@@ -43,7 +43,15 @@ def check_options(traces: Sequence[str], request: SimulateRequest, engine: Engin
 
 
 def check_trace(trace: Trace, request: SimulateRequest, engine: EngineConfig) -> None:
-    """What a trace without text cannot have, and one with text does not need."""
+    """What a trace without text cannot have, and one with text does not need; what would replace a
+    file of a folder."""
+    check_not_traces(out_files(request), [file.path for file in trace.files])
+    exports = {export.format for export in request.export or ()}
+    if "weka" in exports and not trace.timed:
+        raise ConfigError(
+            "--export weka is not for this trace: not every request has a time of arrival.",
+            hint="Use --export mooncake:OUT, where times may be missing.",
+        )
     if trace.kind == "text":
         if request.trace_block_size is not None:
             raise ConfigError(
@@ -60,10 +68,8 @@ def check_trace(trace: Trace, request: SimulateRequest, engine: EngineConfig) ->
             "it is replayed in its own blocks (--trace-block-size)",
         ),
         "--apply": (request.apply is not None, "advice rewrites text"),
-        "--export openai": (
-            any(export.format == "openai" for export in request.export or ()),
-            "there are no messages to write",
-        ),
+        "--export openai": ("openai" in exports, "there are no messages to write"),
+        "--export": (bool(exports) and trace.kind == "lengths", "there is no content to write"),
         "--explain": (
             request.explain is not None and trace.kind == "lengths",
             "what requests share is unknown",

@@ -6,42 +6,59 @@ import contextlib
 import errno
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from kvtool.cli.event_target import check_not_cache
+from kvtool.cli.event_target import check_not_cache, is_stdout
 from kvtool.cli.output import OutputFailed, strict_json
 from kvtool.cli.simulate_options import SimulateRequest
 from kvtool.config import EngineConfig
 from kvtool.errors import ConfigError
 
 
-def out_files(request: SimulateRequest) -> dict[str, str]:
-    """By the option that names them."""
-    named = {
-        f"--{name}": getattr(request, name)
+class OutFile(NamedTuple):
+    option: str
+    path: str
+
+
+def out_files(request: SimulateRequest) -> list[OutFile]:
+    named = [
+        OutFile(f"--{name}", path)
         for name in ("apply", "requests", "report", "timeline")
-        if getattr(request, name) is not None
-    }
-    exports = {f"--export {export.format}": export.path for export in request.export or ()}
-    return {**named, **exports}
+        if (path := getattr(request, name)) is not None
+    ]
+    exports = (OutFile(f"--export {one.format}", one.path) for one in request.export or ())
+    return [*named, *exports]
 
 
-def check_files(files: Mapping[str, str], inputs: Sequence[str], engine: EngineConfig) -> None:
+def check_files(files: Iterable[OutFile], inputs: Sequence[str], engine: EngineConfig) -> None:
     """Raises `ConfigError` for a file that cannot be written, or that would replace a trace or
     another of them."""
-    taken = {os.path.realpath(name): f"the trace {name}" for name in inputs}
-    if engine.events is not None:
-        taken[os.path.realpath(engine.events)] = "--events"
-    for option, path in files.items():
+    taken = {os.path.realpath(engine.events): "--events"} if engine.events is not None else {}
+    files = list(files)
+    check_not_traces(files, inputs)
+    for option, path in files:
         check_not_cache(engine, option, path)
+        if is_stdout(path):
+            raise ConfigError(
+                f"{option} {path!r} is where stdout goes, and would be mixed with the report.",
+                hint=f"Give {option} a file of its own.",
+            )
         real = os.path.realpath(path)
         if real in taken:
             raise ConfigError(f"{option} {path!r} would replace {taken[real]}.")
-        taken[real] = option
+        taken[real] = f"the file of {option}"
         _check_writable(option, path)
+
+
+def check_not_traces(files: Iterable[OutFile], inputs: Iterable[str | Path]) -> None:
+    """inputs: also what a folder that was named holds. Raises `ConfigError`."""
+    traces = {os.path.realpath(name): name for name in inputs}
+    for option, path in files:
+        if (trace := traces.get(os.path.realpath(path))) is not None:
+            raise ConfigError(f"{option} {path!r} would replace the trace {trace}.")
 
 
 def _check_writable(option: str, path: str) -> None:

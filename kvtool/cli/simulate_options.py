@@ -18,7 +18,7 @@ MODES, REPLIES = ("serial", "arrival"), ("recorded", "generate")  # as in kvtool
 POLICIES = ("lru", "lfu", "fifo", "belady")  # as in kvtool.simulation.settings, likewise
 SCHEMES = ("chain", "radix", "shift-grid", "shift-any")
 
-_POSITIVE = real("above 0", lambda x: x > 0)
+_RATE = real("0.001 to 1e12", lambda x: 0.001 <= x <= 1e12)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ _REPLAY = {
         option(
             REPLAY,
             "--prefill-rate",
-            parser=_POSITIVE,
+            parser=_RATE,
             metavar="TOKENS/S",
             help="Of the virtual clock: prompt tokens a second.",
             show_default="10000",
@@ -123,7 +123,7 @@ _REPLAY = {
         option(
             REPLAY,
             "--decode-rate",
-            parser=_POSITIVE,
+            parser=_RATE,
             metavar="TOKENS/S",
             help="Of the virtual clock: tokens a second of one reply.",
             show_default="50",

@@ -55,7 +55,10 @@ def export(text: str) -> Export:
     from kvtool.report.exports.export import EXPORTS
 
     name, _, path = text.partition(":")
-    return Export(choice(EXPORTS)(name), out_file(path))
+    known = choice(EXPORTS)(name)
+    if not path:
+        raise ValueError(f"{text!r} names no file; allowed: {known}:OUT.")
+    return Export(known, out_file(path))
 
 
 def out_file(path: str) -> str:

@@ -6,8 +6,16 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_line import Run
 from cli.shown_output import ROOT, Shown, commands, shown
+from command_line import Run
+
+from kvtool.advice.kinds import REWRITINGS, SETTINGS
+from kvtool.analysis.causes import CAUSES
+from kvtool.analysis.hit_rates import DEFINITIONS
+from kvtool.analysis.policies.policy import POLICIES
+from kvtool.analysis.scheme import SCHEMES
+from kvtool.report.exports.export import EXPORTS
+from kvtool.traces.formats import FORMATS
 
 DOCUMENTS = ("README.md", "examples/README.md", "docs/simulate-agent.md")
 SHOWN = [one for document in DOCUMENTS for one in shown(document)]
@@ -39,6 +47,17 @@ def test_shown_lines_are_printed_in_this_order(kvtool: Run, one: Shown) -> None:
 def test_commands_run(kvtool: Run, command: str) -> None:
     result = kvtool(*shlex.split(command)[1:])
     assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize(
+    "names",
+    [FORMATS, DEFINITIONS, POLICIES, SCHEMES, CAUSES, REWRITINGS, SETTINGS, EXPORTS],
+    ids=("formats", "rates", "policies", "schemes", "causes", "rewritings", "settings", "exports"),
+)
+def test_every_name_is_explained(names: dict[str, str]) -> None:
+    text = (ROOT / "docs" / "simulate-agent.md").read_text()
+    told = text.replace("`ttl:SECONDS`", "`ttl`").replace("--export ", "`").replace(":OUT`", "`")
+    assert {name for name in names if f"`{name}`" not in told} == set()
 
 
 def test_make_demo_replays_every_trace() -> None:
