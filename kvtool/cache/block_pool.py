@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 
 import numpy as np
@@ -49,8 +49,10 @@ class BlockPool:
         self.num_weak = 0  # blocks held by weak references alone
         self._num_weak_references = 0
         self.peak_held = 0
-        # Free list: blocks that came back, a heap, then all from _first_unused on.
+        # Free list: blocks that came back, then all from _first_unused on. Those of evicted runs
+        # are appended, as nearly always all of them are taken at once.
         self._returned: list[int] = []
+        self._is_heap = True
         self._first_unused = 0
         # The same memory. A block's tokens as one item, which numpy copies as a whole:
         self.token_rows = self.tokens.view(np.dtype((np.void, 4 * block_size)))[:, 0]
@@ -95,7 +97,10 @@ class BlockPool:
             blocks.extend(range(self._first_unused, end))
             self._first_unused = end
         else:
+            if not self._is_heap:
+                heapify(self._returned)
             blocks = [heappop(self._returned) for _ in range(count)]
+        self._is_heap = True
         ids = np.array(blocks, dtype=np.int64)
         self.ref_count[ids] = 1
         self.num_idle -= count
@@ -104,8 +109,9 @@ class BlockPool:
 
     def touch(self, blocks: BlockIds, *, weak: bool = False) -> None:
         """One more reference for each of these blocks (all different), which are cached or held."""
-        self.num_idle -= len(blocks) - int(np.count_nonzero(self.ref_count[blocks]))
-        self._count_references(blocks, 1, weak)
+        references = self.ref_count[blocks]
+        self.num_idle -= len(blocks) - int(np.count_nonzero(references))
+        self._set_references(blocks, references + 1, 1, weak)
         self.peak_held = max(self.peak_held, self.num_held)
 
     def free(self, blocks: BlockIds, *, weak: bool = False) -> list[int]:
@@ -113,8 +119,9 @@ class BlockPool:
 
         Returns the blocks that may be evicted from now on.
         """
-        held = self._count_references(blocks, -1, weak)
-        idle = blocks[held == 0] if np.count_nonzero(held) else blocks
+        references = self.ref_count[blocks] - 1
+        self._set_references(blocks, references, -1, weak)
+        idle = blocks[references == 0] if np.count_nonzero(references) else blocks
         self.num_idle += len(idle)
         cached = self.num_tokens[idle]
         if np.count_nonzero(cached) < len(idle):
@@ -124,13 +131,12 @@ class BlockPool:
         evictable: list[int] = idle[np.logical_not(self.num_children[idle])].tolist()
         return evictable
 
-    def _count_references(
-        self, blocks: BlockIds, change: int, weak: bool
-    ) -> npt.NDArray[np.int32]:
-        """The references of each afterwards."""
+    def _set_references(
+        self, blocks: BlockIds, references: npt.NDArray[np.int32], change: int, weak: bool
+    ) -> None:
+        """change: by how much they change."""
         if self._num_weak_references:
             self.num_weak -= self._count_weak(blocks)
-        references = self.ref_count[blocks] + change
         self.ref_count[blocks] = references
         if weak:
             if not len(self.weak_count):
@@ -139,7 +145,6 @@ class BlockPool:
             self._num_weak_references += change * len(blocks)
         if weak or self._num_weak_references:
             self.num_weak += self._count_weak(blocks)
-        return references
 
     def _count_weak(self, blocks: BlockIds) -> int:
         weak = self.weak_count[blocks]
@@ -186,10 +191,11 @@ class BlockPool:
     def forget_run(self, blocks: list[int]) -> int | None:
         """The same for unreferenced blocks: a leaf, then each the parent of the one before it,
         which is its only child. Returns the last one's parent if that may be evicted now."""
-        num_tokens_of, returned = self.num_tokens_of, self._returned
+        num_tokens_of = self.num_tokens_of
         for block in blocks[:-1]:
             num_tokens_of[block] = 0
-            heappush(returned, block)
+        self._returned += blocks[:-1]
+        self._is_heap = False
         return self.forget(blocks[-1])
 
     def idle_run(self, leaf: int, limit: int) -> list[int]:
@@ -202,7 +208,8 @@ class BlockPool:
         )
         last_use_of, created_of = self._last_use_of, self._created_of
         hits_of, priority_of = self._hits_of, self._priority_of
-        last_use, created, hits, priority = self.use(leaf)
+        last_use, created = last_use_of[leaf], created_of[leaf]
+        hits, priority = hits_of[leaf], priority_of[leaf]
         run, block = [leaf], leaf
         for _ in range(limit - 1):
             block = parent_of[block]

@@ -24,6 +24,8 @@ from kvtool.cache.block_pool import BlockIds
 from kvtool.reuse.run import Run
 
 ENTRY_FIELDS = 5
+_NO_IDS: BlockIds = np.empty(0, dtype=np.int64)
+_NO_ROWS = np.empty((0, ENTRY_FIELDS), dtype=np.int32)
 
 
 class Entry(NamedTuple):
@@ -34,30 +36,35 @@ class Entry(NamedTuple):
     delta: int
 
 
-def _no_rows(count: int) -> npt.NDArray[np.int32]:
-    return np.zeros((count, ENTRY_FIELDS), dtype=np.int32)
-
-
 class BlockTable:
-    """Entries as rows of one growing int32 array [num_entries, 5]; the manager alone changes it."""
+    """The manager alone changes it. Entries are block ids until somebody asks for their rows."""
 
     def __init__(self) -> None:
-        self._rows = _no_rows(4)
-        self.num_entries = 0
+        self._ids = _NO_IDS  # never changed in place
         self.num_tokens = 0
         # Behind the last run: the first entry of own blocks, and its position.
         self._first = 0
         self._origin = 0
         self._runs: list[tuple[int, int]] = []  # entries [first, end) of each
+        # A growing int32 array [n, 5], whose first _num_rows rows are written.
+        self._rows = _NO_ROWS
+        self._num_rows = 0
+        self._block_size = 1
+
+    @property
+    def num_entries(self) -> int:
+        return len(self._ids)
 
     @property
     def entries(self) -> npt.NDArray[np.int32]:
         """A view, int32 [num_entries, 5]; copy it to keep it across a step."""
-        return self._rows[: self.num_entries]
+        if self._num_rows < len(self._ids):
+            self._write_own_rows()
+        return self._rows[: self._num_rows]
 
     @property
     def block_ids(self) -> list[int]:
-        ids: list[int] = self.entries[:, 0].tolist()
+        ids: list[int] = self._ids.tolist()
         return ids
 
     @property
@@ -65,22 +72,20 @@ class BlockTable:
         return self.block_id(self.num_entries - 1)
 
     def block_id(self, index: int) -> int:
-        return int(self._rows[index, 0])
+        return int(self._ids[index])
 
     def entry(self, index: int) -> Entry:
         return Entry(*self.entries[index].tolist())
 
     def ids(self, first: int, end: int) -> BlockIds:
-        """Block ids of entries [first, end), int64, as a copy."""
-        assert end <= self.num_entries
-        return self._rows[first:end, 0].astype(np.int64)
+        """Block ids of entries [first, end), int64; not to be changed."""
+        return self._ids[first:end]
 
     def own_ids(self) -> BlockIds:
-        """Block ids of all entries but those of runs, int64."""
-        ids = self.ids(0, self.num_entries)
-        if self._runs:
-            ids = np.delete(ids, np.concatenate([np.arange(*run) for run in self._runs]))
-        return ids
+        """Block ids of all entries but those of runs, int64; not to be changed."""
+        if not self._runs:
+            return self._ids
+        return np.delete(self._ids, np.concatenate([np.arange(*run) for run in self._runs]))
 
     def num_filled(self, block_size: int) -> int:
         """Slots in use of a last own block that has others free, else 0."""
@@ -89,41 +94,33 @@ class BlockTable:
     def extend(self, block_ids: npt.ArrayLike, num_tokens: int, block_size: int) -> None:
         """Cover [0, num_tokens) with own blocks: fill the last one, then append.
 
-        block_ids: the further blocks this needs, no more and no fewer.
+        block_ids: the further blocks this needs, no more and no fewer; not to be changed.
         """
-        if num_tokens == self.num_tokens:
-            return
-        first, start = self.num_entries, self._origin - self._first * block_size
-        end = -(-(num_tokens - start) // block_size)
-        self._reserve(end)
-        if first > self._first:
-            self._rows[first - 1, 3] = block_size
-        if end > first:
-            rows = self._rows[first:end]  # offset and delta are 0
-            rows[:, 0] = block_ids
-            rows[:, 3] = block_size
-            rows[:, 2] = np.arange(start + first * block_size, start + end * block_size, block_size)
-        self._rows[end - 1, 3] = num_tokens - start - (end - 1) * block_size
-        self.num_entries = end
+        self._block_size = block_size
+        if self._num_rows == len(self._ids) > self._first:
+            last = self._num_rows - 1
+            length = num_tokens - self._origin - (last - self._first) * block_size
+            self._rows[last, 3] = min(length, block_size)
+        self._append(block_ids)
         self.num_tokens = num_tokens
 
     def add_run(self, run: Run, block_size: int) -> None:
         """Cover [0, run.stop), given [0, run.start), with the run's blocks as they are."""
         assert run.start == self.num_tokens, f"{run} does not continue {self.num_tokens}"
-        first, end = self.num_entries, self.num_entries + len(run.blocks)
+        first, end = len(self.entries), self.num_entries + len(run.blocks)
         self._reserve(end)
         rows = self._rows[first:end]
         begin = run.start - run.offset  # the position of slot 0 of the first block
         edges = np.arange(begin, begin + (len(rows) + 1) * block_size, block_size)
         edges[0], edges[-1] = run.start, run.stop
         rows[:, 0] = run.blocks
-        rows[:, 1] = 0
         rows[0, 1] = run.offset
         rows[:, 2] = edges[:-1]
         rows[:, 3] = np.diff(edges)
         rows[:, 4] = run.delta
+        self._append(run.blocks)
         self._runs.append((first, end))
-        self.num_entries = self._first = end
+        self._num_rows = self._first = end
         self.num_tokens = self._origin = run.stop
 
     def own_run(self, start: int, stop: int) -> Run:
@@ -136,33 +133,55 @@ class BlockTable:
 
     def replace_block(self, index: int, block_id: int) -> None:
         """Point an entry at another block that holds the same KV in the same slots."""
-        self._rows[index, 0] = block_id
+        self._ids = self._ids.copy()
+        self._ids[index] = block_id
+        if index < self._num_rows:
+            self._rows[index, 0] = block_id
 
     def cut(self, num_entries: int, block_size: int) -> None:
         """Keep the first `num_entries` entries, all of them own and full."""
         assert not self._runs
-        self.num_entries = num_entries
+        self._ids = self._ids[:num_entries]
+        self._num_rows = min(self._num_rows, num_entries)
         self.num_tokens = num_entries * block_size
 
     def clear(self) -> None:
-        if self._runs:
-            self._rows = _no_rows(4)
-        self.num_entries = self.num_tokens = self._first = self._origin = 0
+        self._ids, self._rows = _NO_IDS, _NO_ROWS
+        self.num_tokens = self._first = self._origin = self._num_rows = 0
         self._runs.clear()
 
     def slots(self, positions: BlockIds, block_size: int) -> BlockIds:
         """Slots `block_id * block_size + offset` of these positions (ascending), int64."""
-        block, offset, start, _, _ = self._rows[self.num_entries - 1].tolist()
-        if len(positions) and positions[0] >= start:  # a decode
+        if not len(positions):
+            return positions
+        block, offset, start, _, _ = self.entries[-1].tolist()
+        if positions[0] >= start:  # a decode
             slots: BlockIds = positions + (block * block_size + offset - start)
             return slots
         rows = self.entries[np.searchsorted(self.entries[:, 2], positions, side="right") - 1]
         return rows[:, 0].astype(np.int64) * block_size + rows[:, 1] + positions - rows[:, 2]
 
-    def _reserve(self, num_entries: int) -> None:
-        if num_entries > len(self._rows):
-            rows = _no_rows(max(num_entries, 2 * len(self._rows)))
-            rows[: self.num_entries] = self.entries
+    def _append(self, block_ids: npt.ArrayLike) -> None:
+        ids = np.asarray(block_ids, dtype=np.int64)
+        if len(ids):
+            self._ids = np.concatenate((self._ids, ids)) if len(self._ids) else ids
+
+    def _write_own_rows(self) -> None:
+        """Those of the own blocks behind the last run that are not written yet."""
+        first, end, size = self._num_rows, self.num_entries, self._block_size
+        start = self._origin + (first - self._first) * size
+        self._reserve(end)
+        rows = self._rows[first:end]  # offset and delta are 0
+        rows[:, 0] = self._ids[first:]
+        rows[:, 2] = np.arange(start, start + (end - first) * size, size)
+        rows[:, 3] = size
+        rows[-1, 3] = self.num_tokens - rows[-1, 2]
+        self._num_rows = end
+
+    def _reserve(self, num_rows: int) -> None:
+        if num_rows > len(self._rows):
+            rows = np.zeros((max(num_rows, 2 * len(self._rows)), ENTRY_FIELDS), dtype=np.int32)
+            rows[: self._num_rows] = self._rows[: self._num_rows]
             self._rows = rows
 
     def check_integrity(self, block_size: int) -> None:

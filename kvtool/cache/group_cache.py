@@ -56,8 +56,7 @@ class GroupCache:
 
     def count_hits(self, kv: SequenceKV) -> None:
         """The blocks taken from the cache are used now; the table holds nothing else yet."""
-        table = kv.tables[self._group_id]
-        used = [table.ids(0, table.num_entries)]
+        used = [kv.tables[self._group_id].own_ids()]
         used += [np.array(run.blocks) for run in kv.used_runs(self._group_id)]
         for blocks in used:
             if len(blocks):
@@ -83,19 +82,17 @@ class GroupCache:
     def num_missing(self, kv: SequenceKV, num_tokens: int) -> int:
         """Own blocks that covering [0, num_tokens) takes, without a copy of the last one."""
         table, size = kv.tables[self._group_id], self.pool.block_size
-        room = -table.num_filled(size) % size
-        runs = kv.runs(self._group_id)
+        runs, room = kv.runs(self._group_id), -table.num_filled(size) % size
         return num_blocks_between(table.num_tokens, num_tokens, runs, size, room)
 
     def growth(self, kv: SequenceKV, num_tokens: int) -> Growth:
         """What covering [0, num_tokens) takes. Changes nothing."""
-        table = kv.tables[self._group_id]
+        table, missing = kv.tables[self._group_id], self.num_missing(kv, num_tokens)
         filled = table.num_filled(self.pool.block_size)
-        tail = Tail.KEEP
-        runs = kv.runs(self._group_id)
-        if filled and not (runs and any(run.start == table.num_tokens for run in runs)):
-            tail = self._tail(table.last_block, filled)
-        return Growth(self.num_missing(kv, num_tokens) + (tail is Tail.COPY), tail)
+        if not filled or any(run.start == table.num_tokens for run in kv.runs(self._group_id)):
+            return Growth(missing, Tail.KEEP)
+        tail = self._tail(table.last_block, filled)
+        return Growth(missing + (tail is Tail.COPY), tail)
 
     def _tail(self, block: int, filled: int) -> Tail:
         pool = self.pool
@@ -129,7 +126,7 @@ class GroupCache:
             if table.num_tokens <= run.start < num_tokens:
                 blocks = self._extend(table, run.start, blocks)
                 table.add_run(run, self.pool.block_size)
-        self._extend(table, num_tokens, blocks)
+        table.extend(blocks, num_tokens, self.pool.block_size)
         return copy
 
     def _extend(self, table: BlockTable, num_tokens: int, blocks: BlockIds) -> BlockIds:
@@ -185,9 +182,9 @@ class GroupCache:
     def commit_partial(self, kv: SequenceKV, tokens: Tokens, now: int) -> None:
         """Index the last block of `tokens` as a leaf if it is partly filled and private."""
         size, position = self.pool.block_size, kv.num_committed_blocks
-        rest = tokens[position * size :]
-        if not 0 < len(rest) < size:
+        if not 0 < len(tokens) - position * size < size:
             return
+        rest = tokens[position * size :]
         table = kv.tables[self._group_id]
         block, parent = table.block_id(position), table.block_id(position - 1) if position else None
         if self.pool.is_cached(block) or self.pool.ref_count_of[block] > 1:

@@ -124,7 +124,7 @@ class CacheManager:
         if not reuse or self.config.reuse == "none":
             return kv
         matches = self._matches(tokens, namespace)
-        hit = min(match.num_tokens for match in matches)
+        hit = min([match.num_tokens for match in matches])
         if align > 1:
             hit = min(hit, len(tokens) - 1) // align * align
         for group, match in zip(self.groups, matches):
@@ -133,7 +133,7 @@ class CacheManager:
         kv.num_known = hit if counted else 0
         kv.num_committed_blocks = hit // self.config.block_size
         if counted:
-            kv.query = Query(len(tokens), hit, sum(match.collided for match in matches))
+            kv.query = Query(len(tokens), hit, sum([match.collided for match in matches]))
         if self._below is not None:
             self._below.begin(kv, tokens)
         return kv
@@ -202,12 +202,12 @@ class CacheManager:
         if kv.incoming and self.shift is not None:
             self.shift.end_step(kv, tokens)
         assert len(tokens) <= kv.num_tokens, f"{len(tokens)} tokens in {kv.num_tokens} slots"
-        tokens = tokens[: kv.num_exact]
+        tokens = kv.exact(tokens)
         num_blocks = len(tokens) // self.config.block_size
         if num_blocks > kv.num_committed_blocks and kv.indexable and self.config.reuse != "none":
             self._now += 1
             kv.num_committed_blocks = min(
-                group.commit(kv, tokens, self._now) for group in self.groups
+                [group.commit(kv, tokens, self._now) for group in self.groups]
             )
             kv.indexable = kv.num_committed_blocks == num_blocks
             if self._below is not None:
@@ -221,7 +221,7 @@ class CacheManager:
         if kv.stored:  # the last of them were to be loaded, and never got slots
             tokens = tokens[: kv.num_tokens]
         self.commit(kv, tokens)
-        exact = tokens[: kv.num_exact]
+        exact = kv.exact(tokens)
         self._now += 1
         for group in self.groups:
             if self.config.reuse != "none":

@@ -25,13 +25,12 @@ from kvtool.cache.index import (
 )
 
 # key = content hash + parent id * factor: the walk is one multiplication and one addition a block.
-# Content hashes have 62 bits and ids 29, so that keys fit into int64. The factor has more than the
-# 32 bits of a token: equal keys of blocks of one token mean equal parents and equal tokens.
+# The factor has more than the 32 bits of a token: equal keys of blocks of one token mean equal
+# parents and equal tokens.
 _HASH_MASK = (1 << 62) - 1
 _PARENT_FACTOR = 0x1_6F4A7C15
-_MAX_BLOCKS = 1 << 29
 
-TokenHash = Callable[[Tokens], npt.NDArray[np.int64]]
+TokenHash = Callable[[Tokens], list[int]]
 
 
 @cache
@@ -46,29 +45,29 @@ def _factors(block_size: int) -> npt.NDArray[np.int64]:
     )
 
 
-def hash_tokens(blocks: Tokens) -> npt.NDArray[np.int64]:
-    """[n, block_size] -> [n]: a multilinear hash of 62 bits. It finds candidates, no more.
+def hash_tokens(blocks: Tokens) -> list[int]:
+    """[n, block_size] -> n: a multilinear hash of 62 bits. It finds candidates, no more.
 
     A block of one token is its own hash.
     """
     if blocks.shape[1] == 1:
-        return blocks[:, 0].astype(np.int64)
+        contents: list[int] = blocks[:, 0].tolist()
+        return contents
     products = blocks.astype(np.int64) @ _factors(blocks.shape[1])
-    return (products ^ (products >> 32)) & _HASH_MASK
+    contents = ((products ^ (products >> 32)) & _HASH_MASK).tolist()
+    return contents
 
 
 class RadixTree:
     """Full blocks are found by a 64-bit key of (parent id, tokens), the last one by its prefix."""
 
     def __init__(self, pool: BlockPool, token_hash: TokenHash = hash_tokens) -> None:
-        assert pool.num_blocks <= _MAX_BLOCKS
         self._pool = pool
         self._token_hash = token_hash
         self._is_exact = pool.block_size == 1 and token_hash is hash_tokens
         self._roots = Roots()
         self._blocks: dict[int, int] = {}  # key -> full block
-        self._keys = np.zeros(pool.num_blocks, dtype=np.int64)
-        self._key_of = self._keys.data
+        self._keys = [0] * pool.num_blocks  # of full blocks
         # Blocks of one token are never partly filled, and found by their key alone.
         self._children = SortedChildren(pool) if pool.block_size > 1 else None
 
@@ -80,9 +79,9 @@ class RadixTree:
         blocks = tokens[: len(tokens) // size * size].reshape(-1, size)
         ids, collided = self._walk(root, self._token_hash(blocks), blocks)
         num_tokens = len(ids) * size
-        rest = tokens[num_tokens : num_tokens + size]
-        if self._children is not None and len(rest):
+        if self._children is not None and num_tokens < len(tokens):
             parent = int(ids[-1]) if len(ids) else root
+            rest = tokens[num_tokens : num_tokens + size]
             block, length = self._children.longest_prefix(parent, rest)
             if length:
                 ids = np.append(ids, block)
@@ -123,7 +122,7 @@ class RadixTree:
         pool = self._pool
         parent = pool.parent_of[block_id]
         if pool.num_tokens_of[block_id] == pool.block_size:
-            del self._blocks[self._key_of[block_id]]
+            del self._blocks[self._keys[block_id]]
         if self._children is not None:
             self._children.remove(parent, block_id)
         if parent < 0:
@@ -134,22 +133,21 @@ class RadixTree:
         pool = self._pool
         parent = pool.parent_of[block_ids[-1]]
         is_full = pool.num_tokens_of[block_ids[0]] == pool.block_size
+        blocks, keys = self._blocks, self._keys
         for block in block_ids if is_full else block_ids[1:]:
-            del self._blocks[self._key_of[block]]
+            del blocks[keys[block]]
         if self._children is not None:
             self._children.remove_run(parent, block_ids)
         if parent < 0:
             self._roots.remove_child(parent)
         return pool.forget_run(block_ids)
 
-    def _walk(
-        self, parent: int, contents: npt.NDArray[np.int64], blocks: Tokens
-    ) -> tuple[BlockIds, bool]:
+    def _walk(self, parent: int, contents: list[int], blocks: Tokens) -> tuple[BlockIds, bool]:
         """Full blocks behind `parent` that hold `blocks`; and whether a key met other tokens."""
         ids: list[int] = []
         get = self._blocks.get
         node = parent
-        for content in contents.tolist():
+        for content in contents:
             child = get(content + node * _PARENT_FACTOR)
             if child is None:
                 break
@@ -158,13 +156,13 @@ class RadixTree:
         if not ids:
             return NO_BLOCKS, False
         if self._is_exact:
-            return np.array(ids), False
+            return np.array(ids, dtype=np.int64), False
         found = verified(self._pool, ids, blocks, parent)
         return found, len(found) < len(ids)
 
     def _count_unused(self, keys: list[int]) -> int:
         """Leading keys that are neither taken nor repeated."""
-        if self._is_exact or self._blocks.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
+        if self._blocks.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
             return len(keys)
         seen = set()
         for position, key in enumerate(keys):
@@ -173,22 +171,21 @@ class RadixTree:
             seen.add(key)
         return len(keys)
 
-    def _add(
-        self, new: BlockIds, blocks: Tokens, contents: npt.NDArray[np.int64], parent: int
-    ) -> BlockIds:
+    def _add(self, new: BlockIds, blocks: Tokens, contents: list[int], parent: int) -> BlockIds:
         """Index new blocks in order, up to the first whose key is taken."""
-        keys = contents.copy()
-        keys[0] += parent * _PARENT_FACTOR
-        keys[1:] += new[:-1] * _PARENT_FACTOR
-        count = self._count_unused(keys.tolist())
-        if count:
-            new, keys = new[:count], keys[:count]
-            self._pool.store(new, blocks[:count], parent)
-            self._keys[new] = keys
-            self._blocks.update(zip(keys.tolist(), new.tolist()))
+        ids = new.tolist()
+        keys = [c + p * _PARENT_FACTOR for c, p in zip(contents, [parent, *ids])]
+        if not self._is_exact:
+            new = new[: self._count_unused(keys)]
+        if len(new):
+            self._pool.store(new, blocks[: len(new)], parent)
+            keys_of, block_of = self._keys, self._blocks
+            for block, key in zip(ids[: len(new)], keys):
+                keys_of[block] = key
+                block_of[key] = block
             if self._children is not None:
                 self._children.add_run(parent, new)
-        return new[:count]
+        return new
 
     def check_integrity(self) -> None:
         pool = self._pool
@@ -196,10 +193,10 @@ class RadixTree:
         self._roots.check_integrity(pool)
         cached = np.flatnonzero(pool.num_tokens > 0)
         full = cached[pool.num_tokens[cached] == pool.block_size]
-        keys = self._token_hash(pool.tokens[full])
-        keys = keys + pool.parent[full].astype(np.int64) * _PARENT_FACTOR
-        assert (keys == self._keys[full]).all()
-        assert dict(zip(keys.tolist(), full.tolist())) == self._blocks
+        ids, contents = full.tolist(), self._token_hash(pool.tokens[full])
+        keys = [c + p * _PARENT_FACTOR for c, p in zip(contents, pool.parent[full].tolist())]
+        assert keys == [self._keys[block] for block in ids]
+        assert dict(zip(keys, ids)) == self._blocks
         if self._children is None:
             return
         self._children.check_integrity()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kvtool.cache.backing import Load, StoredBlock
 from kvtool.cache.block_keys import BlockKeys
+from kvtool.cache.block_pool import Tokens
 from kvtool.cache.block_table import BlockTable
 from kvtool.cache.incoming import Incoming
 from kvtool.cache.section import Runs
@@ -50,22 +51,23 @@ class SequenceKV:
     shift: what is served from text cached at other positions; None: nothing is.
     """
 
+    num_cached = 0
+    num_known = 0
+    num_committed_blocks = 0
+    indexable = True
+    query: Query | None = None  # until it is counted
+    keys: BlockKeys | None = None
+    stored: tuple[StoredBlock, ...] = ()
+    load: Load | None = None
+    num_saved_blocks = 0
+    incoming: tuple[Incoming, ...] = ()
+    shift: ShiftedKV | None = None
+
     def __init__(self, namespace: bytes, num_groups: int, priority: int = 0) -> None:
         self.namespace = namespace
         self.priority = priority
-        self.tables = tuple(BlockTable() for _ in range(num_groups))
-        self.copy_sources: tuple[list[int], ...] = tuple([] for _ in range(num_groups))
-        self.num_cached = 0
-        self.num_known = 0
-        self.num_committed_blocks = 0
-        self.indexable = True
-        self.query: Query | None = None  # until it is counted
-        self.keys: BlockKeys | None = None
-        self.stored: tuple[StoredBlock, ...] = ()
-        self.load: Load | None = None
-        self.num_saved_blocks = 0
-        self.incoming: tuple[Incoming, ...] = ()
-        self.shift: ShiftedKV | None = None
+        self.tables = tuple([BlockTable() for _ in range(num_groups)])
+        self.copy_sources: tuple[list[int], ...] = tuple([[] for _ in range(num_groups)])
 
     @property
     def num_tokens(self) -> int:
@@ -84,6 +86,10 @@ class SequenceKV:
     def num_exact(self) -> int | None:
         """Leading tokens that may be indexed and saved; None: all."""
         return None if self.shift is None else self.shift.num_exact
+
+    def exact(self, tokens: Tokens) -> Tokens:
+        """Those of [0, n) that may be indexed and saved."""
+        return tokens if self.shift is None else tokens[: self.shift.num_exact]
 
     def runs(self, group: int) -> Runs:
         """Runs that are read where they are, by start."""

@@ -7,7 +7,11 @@ from typing import Annotated
 from kvtool.cli.options import SHIFT, count, one_of, option
 from kvtool.config import REUSE_SCHEMES, EngineConfig
 
-DONORS = ("similar", "recent", "consensus")  # as in kvtool.reuse.donors, whose import takes too long here
+DONORS = (
+    "similar",
+    "recent",
+    "consensus",
+)  # as in kvtool.reuse.donors, whose import takes too long here
 DEFAULT_REPAIR = EngineConfig().repair
 REPAIRS = "auto|none|first:K|attn:SHARE|vdev:SHARE|kdev:SHARE"
 

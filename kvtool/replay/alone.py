@@ -36,6 +36,7 @@ class Alone:
         self._manager = manager
         self._unit = unit
         self._cost = cost
+        self._step_s = cost.decode_s(1)
         self._replies = replies
         self._want_ids = want_ids
 
@@ -66,7 +67,7 @@ class Alone:
         hit_tokens = tokens_in(hit, prepared, self._unit)
         cached = min(hit_tokens, prepared.num_tokens - 1)
         first_token_s = start_s + self._cost.prefill_s(cached, prepared.num_tokens)
-        end_s = first_token_s + self._replies.decode_s(prepared, self._cost.decode_s(1))
+        end_s = first_token_s + self._replies.decode_s(prepared, self._step_s)
         self.clock.skip_to(end_s)
         return RequestOutcome(
             index=prepared.index,

@@ -10,6 +10,10 @@ from kvtool.errors import ConfigError
 from kvtool.simulation.settings import SimulationSettings
 from kvtool.traces.prepared import Unit
 
+# Blocks that a replay lays out whatever the trace takes (64 MiB); of more, only what it can fill.
+ALWAYS_LAID_OUT = 2**20
+EVICTS_NOTHING = "the whole trace fits, so nothing is evicted"
+
 
 class Capacity(Protocol):
     """As given: a number of blocks, or bytes."""
@@ -64,8 +68,19 @@ def curve_capacities(
 
 def pool(settings: SimulationSettings, accesses: Accesses) -> Pool:
     """Of the replay without a model: by default one that never evicts, so that what is missed then
-    is missed at any capacity."""
-    engine, size = settings.engine, accesses.unit.block_tokens
+    is missed at any capacity. One larger than the trace can ever fill is as good as the machine it
+    stands for, and fits into this one."""
+    asked = _asked(settings, accesses)
+    if asked is None:
+        return Pool(_never_evicting(settings, accesses), EVICTS_NOTHING)
+    most = max(ALWAYS_LAID_OUT, _fillable(settings, accesses))
+    if asked.num_blocks <= most:
+        return asked
+    return Pool(most, f"more than the trace can fill, as {asked.reason} is: {asked.num_blocks:,}")
+
+
+def _asked(settings: SimulationSettings, accesses: Accesses) -> Pool | None:
+    engine = settings.engine
     if engine.kv_blocks is not None:
         return Pool(engine.kv_blocks, "--kv-blocks")
     if engine.kv_memory is not None:
@@ -74,9 +89,22 @@ def pool(settings: SimulationSettings, accesses: Accesses) -> Pool:
     if settings.capacities:
         which = "the first --capacity" if len(settings.capacities) > 1 else "--capacity"
         return Pool(settings.capacities[0], which)
+    return None
+
+
+def _never_evicting(settings: SimulationSettings, accesses: Accesses) -> int:
     needed = accesses.num_blocks
     if accesses.unit.tokens_per_symbol == 1:
         needed += 2 * accesses.num_requests  # ends of prompts, and copies of those gone on from
-    if settings.output_kv:
-        needed += int((-(-accesses.outputs // size) + 1).sum())
-    return Pool(max(1, needed), "the whole trace fits, so nothing is evicted")
+    return max(1, needed + _of_replies(settings, accesses))
+
+
+def _fillable(settings: SimulationSettings, accesses: Accesses) -> int:
+    """All of it where no two requests shared a block."""
+    return len(accesses) + 2 * accesses.num_requests + _of_replies(settings, accesses)
+
+
+def _of_replies(settings: SimulationSettings, accesses: Accesses) -> int:
+    if not settings.output_kv:
+        return 0
+    return int((-(-accesses.outputs // accesses.unit.block_tokens) + 1).sum())

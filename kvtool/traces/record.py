@@ -10,6 +10,7 @@ from kvtool.traces.read_log import BadRecord
 from kvtool.traces.trace_request import Json, Place
 
 MAX_TOKENS = 2**31 - 1  # of a request; more is damage
+MAX_NUMBER = 1e20  # of seconds or their fractions, likewise
 
 
 class Record(NamedTuple):
@@ -33,11 +34,10 @@ def whole(fields: Json, *names: str, least: int = 0) -> int | None:
     if value is None:
         return None
     number = int(value) if isinstance(value, float) and value.is_integer() else value
-    if type(number) is not int or not least <= number <= MAX_TOKENS:
-        allowed = f"{least} to {MAX_TOKENS}"
-        raise BadRecord(
-            f"{names[0]} must be a whole number from {allowed}", f"it is {shown(value)}"
-        )
+    if type(number) is not int or number < least:
+        raise BadRecord(f"{names[0]} must be a whole number from {least}", f"it is {shown(value)}")
+    if number > MAX_TOKENS:
+        raise BadRecord(f"{names[0]} must be at most {MAX_TOKENS:,}", f"it is {shown(value)}")
     return number
 
 
@@ -49,12 +49,14 @@ def need_whole(fields: Json, *names: str, least: int = 0) -> int:
 
 
 def number(fields: Json, *names: str, least: float = 0.0) -> float | None:
-    """A finite number from `least`."""
+    """A finite number from `least`, such that sums of them are finite too."""
     value = first_of(fields, *names)
     if value is None:
         return None
     if type(value) not in (int, float) or not _is_finite(value) or value < least:
         raise BadRecord(f"{names[0]} must be a number from {least:g}", f"it is {shown(value)}")
+    if value > MAX_NUMBER:
+        raise BadRecord(f"{names[0]} must be at most {MAX_NUMBER:g}", f"it is {shown(value)}")
     return float(value)
 
 

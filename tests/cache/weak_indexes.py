@@ -12,13 +12,13 @@ from kvtool.cache.group_cache import IndexFactory
 from kvtool.cache.radix import RadixTree
 
 
-def constant_tokens(blocks: np.ndarray) -> np.ndarray:
-    return np.zeros(len(blocks), dtype=np.int64)
+def constant_tokens(blocks: np.ndarray) -> list[int]:
+    return [0] * len(blocks)
 
 
-def parent_blind(blocks: np.ndarray) -> np.ndarray:
+def parent_blind(blocks: np.ndarray) -> list[int]:
     """Blocks that start with token t get the key of any block t places behind their parent."""
-    return -blocks[:, 0].astype(np.int64) * radix._PARENT_FACTOR
+    return [-first * radix._PARENT_FACTOR for first in blocks[:, 0].tolist()]
 
 
 WEAK: dict[str, IndexFactory] = {

@@ -29,6 +29,7 @@ from kvtool.cli.simulate_options import SimulateRequest
 from kvtool.replay.cost import CostModel
 from kvtool.replay.model import REPLIES
 from kvtool.replay.settings import MODES
+from kvtool.report.exports.export import EXPORTS
 from kvtool.simulation import settings as simulation_settings
 
 APPEND = TRACES / "append.jsonl"
@@ -419,7 +420,9 @@ def named(*args: str) -> list[str]:
         (named("t", "--schemes", "shift"), "shift-grid"),
         (named("t", "--input-format", "openia"), "Did you mean 'openai'"),
         (named("t", "--replay", "time"), "serial, arrival"),
-        (named("t", "--prefill-rate", "0"), "above 0"),
+        (named("t", "--prefill-rate", "0"), "0.001 to 1e12"),
+        (named("t", "--decode-rate", "1e-320"), "0.001 to 1e12"),
+        (named("t", "--reuse", "shift", "--ungated"), "--ungated: nothing is computed"),
         (named("t", "--replies", "generate"), "--replies generate"),
         (named("t", "--verify"), "nothing is computed without --model"),
         (named("t", "--calibrate"), "nothing is computed without --model"),
@@ -435,9 +438,19 @@ def named(*args: str) -> list[str]:
         (named("t", "--no-advice", "--apply", "x"), "drop --no-advice"),
         (named("t", "--requests", "-"), "stdout carries the report"),
         (named("t", "--requests", "t"), "would replace the trace t"),
-        (named("t", "--requests", "x", "--report", "x"), "would replace --requests"),
+        (named("t", "--requests", "x", "--report", "x"), "would replace the file of --requests"),
+        (
+            named("t", "--export", "weka:x", "--export", "weka:x"),
+            "would replace the file of --export weka",
+        ),
+        (
+            named("t", "--export", "weka:t", "--export", "weka:x"),
+            "would replace the trace t",
+        ),
         (named("t", "--requests", "/nowhere/x"), "No such file or directory"),
         (named("t", "--export", "csv:x"), "allowed: "),
+        (named("t", "--export", "weka"), "allowed: weka:OUT"),
+        (named("t", "--export", "weka:"), "allowed: weka:OUT"),
     ],
 )
 def test_usage_errors(kvtool: Run, args: list[str], told: str) -> None:
@@ -460,6 +473,63 @@ def test_what_hash_ids_cannot_have(simulate: Run, blocks: Path, args: Any, told:
     result = simulate(blocks, "--trace-block-size", "512", *args)
     assert (result.code, result.out) == (2, "")
     assert told in result.err
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_what_cannot_be_exported_is_told_before_the_work(
+    simulate: Run, tmp_path: Path, name: str
+) -> None:
+    rows = ({"timestamp": i, "input_length": 9, "output_length": 1} for i in range(3))
+    out = tmp_path / "out"
+    result = simulate(trace(tmp_path / "lengths.jsonl", *rows), "--export", f"{name}:{out}")
+    assert (result.code, result.out) == (2, "") and "of lengths" in result.err
+    untimed = trace(tmp_path / "untimed.jsonl", {"messages": MESSAGES})
+    result = simulate(untimed, "--export", f"{name}:{out}")
+    assert result.code == (2 if name == "weka" else 0)
+    assert out.exists() is (name != "weka")
+
+
+def test_a_file_in_the_folder_of_a_trace_is_not_replaced(simulate: Run, tmp_path: Path) -> None:
+    row = trace(tmp_path / "a.jsonl", {"messages": MESSAGES})
+    link = tmp_path.parent / f"{tmp_path.name}-link.jsonl"
+    link.symlink_to(row)
+    before = row.read_text()
+    for out in (row, link):
+        result = simulate(tmp_path, "--requests", out)
+        assert result.code == 2 and f"would replace the trace {row}" in result.err
+    assert row.read_text() == before
+
+
+def test_a_file_is_not_stdout_itself() -> None:
+    args = ("simulate-agent", APPEND, "--no-advice", "--requests", "/dev/stdout")
+    with running(command(*args)) as process:
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (2, b"") and b"where stdout goes" in err
+
+
+def test_a_cache_larger_than_any_machine(simulate: Run) -> None:
+    result = simulate(APPEND, "--capacity", 2**30, "--format", "json")
+    assert result.code == 0, result.err
+    found = result.json
+    assert [row["capacity_blocks"] for row in found["curve"]] == [2**30]
+    ample = simulate(APPEND, "--format", "json").json
+    assert found["misses"]["causes"] == ample["misses"]["causes"]
+    assert "1,073,741,824" in found["replay"]["capacity_reason"]
+
+
+def test_sums_of_the_longest_times_are_finite(simulate: Run, tmp_path: Path) -> None:
+    def file(delay_s: float) -> Path:
+        rows = [
+            {"id": str(i), "messages": MESSAGES, "timestamp": 0}
+            | {"kvtool": {"after": [str(i - 1)] * (i > 0), "delay_s": delay_s}}
+            for i in range(4)
+        ]
+        return trace(tmp_path / "late.jsonl", *rows)
+
+    result = simulate(file(1e20), "--replay", "arrival", "--format", "json")
+    assert result.code == 0 and result.json["replay"]["duration_s"] >= 3e20, result.err
+    result = simulate(file(1e308), "--replay", "arrival")
+    assert result.code == 5 and "delay_s must be at most 1e+20: it is 1e+308" in result.err
 
 
 def test_text_has_no_blocks_of_its_own(simulate: Run) -> None:

@@ -10,6 +10,7 @@ from kvtool.analysis.lru_curve import lru_curve
 from kvtool.cli.simulate_values import Capacity
 from kvtool.config import EngineConfig
 from kvtool.errors import ConfigError
+from kvtool.simulation import capacities
 from kvtool.simulation.capacities import curve_capacities, in_blocks, pool
 from kvtool.simulation.settings import SimulationSettings
 
@@ -40,6 +41,16 @@ def test_pool_is_what_was_asked_for() -> None:
     assert blocks(capacities=(4,)) == (4, "--capacity")
     assert blocks(capacities=(8, 4)) == (8, "the first --capacity")
     assert blocks()[0] == 5
+
+
+def test_pool_is_laid_out_as_far_as_the_trace_can_fill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacities, "ALWAYS_LAID_OUT", 4)
+    found = accesses()
+    fillable = 8 + 2 * 3  # every block once for each request, and two more
+    assert pool(SimulationSettings(capacities=(fillable,)), found) == (fillable, "--capacity")
+    blocks, reason = pool(SimulationSettings(capacities=(10**9,)), found)
+    assert blocks == fillable
+    assert reason == "more than the trace can fill, as --capacity is: 1,000,000,000"
 
 
 def test_pool_that_never_evicts_has_room_for_ends_and_replies() -> None:
