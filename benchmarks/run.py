@@ -25,13 +25,13 @@ CASES = {
     "disk_ttft": "cases.disk_ttft:run",
     "moved_keys": "cases.moved_keys:run",
     "shift_ttft": "cases.shift_ttft:run",
-    "replay_speed": "cases.replay_speed:run",
     "plan_cost": "cases.plan_cost:run",
     "reuse_schemes": "cases.reuse_schemes:run",
 }
 # Of a trace that --trace names; without it they are left out.
 TRACE_CASES = {
     "lru_curve": "cases.lru_curve:run",
+    "replay_speed": "cases.replay_speed:run",
     "peers": "cases.peers:run",
 }
 ALL_CASES = CASES | TRACE_CASES

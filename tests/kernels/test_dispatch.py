@@ -46,6 +46,7 @@ def test_triton_kernels_run_on_a_cpu_when_asked(monkeypatch: pytest.MonkeyPatch)
 def test_public_names() -> None:
     assert kvtool_kernels.__all__ == [
         "Rotary",
+        "RotaryTable",
         "attention_mass",
         "copy_blocks",
         "paged_attention",

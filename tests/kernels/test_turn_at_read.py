@@ -89,7 +89,7 @@ def test_deltas_mean_nothing(op: Any) -> None:
 
 
 @pytest.mark.parametrize("op", [reference, triton])
-@pytest.mark.parametrize("far", [1, 17, 4000, 131_000])
+@pytest.mark.parametrize("far", [1, 131_000])
 @pytest.mark.parametrize("name", ["half", "interleaved", "partial-window", "latent"])
 def test_scores_depend_on_distance_only(name: str, far: int, op: Any) -> None:
     """All positions `far` further on: the table's rows from there on."""
@@ -100,7 +100,7 @@ def test_scores_depend_on_distance_only(name: str, far: int, op: Any) -> None:
     torch.testing.assert_close(moved, case.run(op), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("delta", [1, -1, 700, -4000, 131_000, -131_000])
+@pytest.mark.parametrize("delta", [1, -4000, 131_000, -131_000])
 @pytest.mark.parametrize(
     "name", ["half", "interleaved", "partial-window", "partial-interleaved-from-4-chunk", "latent"]
 )
