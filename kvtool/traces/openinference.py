@@ -10,12 +10,11 @@ from kvtool.traces.indexed import indexed
 from kvtool.traces.messages import messages_of
 from kvtool.traces.read_log import BadRecord, ReadLog
 from kvtool.traces.record import shown, text, whole
-from kvtool.traces.spans import Span, attributes_of, raw_spans, spans_of
+from kvtool.traces.spans import Span, attributes_of, raw_spans, requests_of_spans
 from kvtool.traces.tool_calls import tools_of
 from kvtool.traces.trace_file import Head, TraceFile
 from kvtool.traces.trace_format import Format
 from kvtool.traces.trace_request import ChatPrompt, Json, Recorded, TraceRequest
-from kvtool.traces.turn_order import TurnOrder
 from kvtool.traces.usage import inclusive
 
 INPUT = "llm.input_messages"
@@ -33,17 +32,11 @@ def recognise(head: Head) -> str | None:
 
 
 def read(file: TraceFile, log: ReadLog) -> Iterator[TraceRequest]:
-    order = TurnOrder()
-    for span in spans_of(file, log):
-        kind = span.attributes.get("openinference.span.kind", "LLM")
-        if kind != "LLM":
-            continue
-        try:
-            request = _request(span)
-        except BadRecord as fault:
-            log.refuse(span.place, fault)
-        else:
-            yield order.ordered(request)
+    return requests_of_spans(file, log, _is_model_call, _request)
+
+
+def _is_model_call(span: Span) -> bool:
+    return bool(span.attributes.get("openinference.span.kind", "LLM") == "LLM")
 
 
 def _request(span: Span) -> TraceRequest:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from kvtool.traces.otel_messages import prompt_of, reply_of
 from kvtool.traces.read_log import BadRecord, ReadLog
 from kvtool.traces.record import text, whole
-from kvtool.traces.spans import Span, attributes_of, raw_spans, spans_of
+from kvtool.traces.spans import Span, attributes_of, raw_spans, requests_of_spans
 from kvtool.traces.trace_file import Head, TraceFile
 from kvtool.traces.trace_format import Format
 from kvtool.traces.trace_request import Recorded, TraceRequest
-from kvtool.traces.turn_order import TurnOrder
 from kvtool.traces.usage import inclusive
 
 MODEL_CALLS = ("chat", "text_completion", "generate_content", "completion")
@@ -55,16 +54,7 @@ def recognise(head: Head) -> str | None:
 
 
 def read(file: TraceFile, log: ReadLog) -> Iterator[TraceRequest]:
-    order = TurnOrder()
-    for span in spans_of(file, log):
-        if not is_model_call(span):
-            continue
-        try:
-            request = _request(span)
-        except BadRecord as fault:
-            log.refuse(span.place, fault)
-        else:
-            yield order.ordered(request)
+    return requests_of_spans(file, log, is_model_call, _request)
 
 
 def is_model_call(span: Span) -> bool:

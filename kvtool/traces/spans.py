@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kvtool.traces.read_log import BadRecord, ReadLog
 from kvtool.traces.record import inner, items, shown, text
 from kvtool.traces.timestamps import lasted, seconds
 from kvtool.traces.trace_file import TraceFile
-from kvtool.traces.trace_request import Json, Place
+from kvtool.traces.trace_request import Json, Place, TraceRequest
+from kvtool.traces.turn_order import TurnOrder
 
 
 class Span(NamedTuple):
@@ -26,6 +27,23 @@ class Span(NamedTuple):
     @property
     def duration_s(self) -> float | None:
         return lasted(self.started_s, self.ended_s)
+
+
+def requests_of_spans(
+    file: TraceFile,
+    log: ReadLog,
+    is_model_call: Callable[[Span], bool],
+    parse: Callable[[Span], TraceRequest],
+) -> Iterator[TraceRequest]:
+    """One for each model call; `parse` raises `BadRecord`."""
+    order = TurnOrder()
+    for span in filter(is_model_call, spans_of(file, log)):
+        try:
+            request = parse(span)
+        except BadRecord as fault:
+            log.refuse(span.place, fault)
+        else:
+            yield order.ordered(request)
 
 
 def spans_of(file: TraceFile, log: ReadLog) -> Iterator[Span]:
