@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -29,6 +30,7 @@ def run(trace: str) -> Iterable[dict[str, Any]]:
     requests = list(prepare(opened, None, unit))
     curve = lru_curve(Accesses.of(requests, unit))
     accesses = sum(len(prepared.symbols) for prepared in requests)
+    gc.freeze()  # a replay streams; the requests that wait here are no garbage of its own
     for capacity in CAPACITIES:
         config = CacheConfig(num_blocks=capacity, block_size=unit.block_size)
         seconds = []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from kvtool.cache.eviction import BlockUse
+from kvtool.cache.eviction import UNUSED, BlockUse
 
 Tokens = npt.NDArray[np.int32]
 BlockIds = npt.NDArray[np.int64]
@@ -18,8 +18,8 @@ _NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class BlockPool:
-    """A struct of arrays, one row a block; 48 bytes a block beside the tokens, 52 with
-    weak references.
+    """A struct of arrays, one row a block; 32 bytes a block beside the tokens, 36 with
+    weak references. Blocks that were used alike share one `BlockUse`.
 
     A block is *empty* (in the free list), *held* (ref_count > 0), or *cached and unreferenced*:
     free to be evicted, but with its contents intact until it is handed out again. Some of its
@@ -41,10 +41,7 @@ class BlockPool:
         self.home = np.zeros(num_blocks, dtype=np.int32)
         self.ref_count = np.zeros(num_blocks, dtype=np.int32)
         self.weak_count = np.empty(0, dtype=np.int32)  # of ref_count; no rows before the first
-        self.last_use = np.zeros(num_blocks, dtype=np.int64)
-        self.created = np.zeros(num_blocks, dtype=np.int64)
-        self.hits = np.zeros(num_blocks, dtype=np.int32)
-        self.priority = np.zeros(num_blocks, dtype=np.int32)
+        self._uses = [UNUSED] * num_blocks
         self.num_idle = num_blocks  # without a reference: empty, or cached and unreferenced
         self.num_weak = 0  # blocks held by weak references alone
         self._num_weak_references = 0
@@ -62,10 +59,6 @@ class BlockPool:
         self.num_children_of = self.num_children.data
         self.home_of = self.home.data
         self.ref_count_of = self.ref_count.data
-        self._last_use_of = self.last_use.data
-        self._created_of = self.created.data
-        self._hits_of = self.hits.data
-        self._priority_of = self.priority.data
 
     @property
     def num_free(self) -> int:
@@ -89,6 +82,14 @@ class BlockPool:
 
     def allocate(self, count: int) -> BlockIds:
         """`count` empty blocks, lowest ids first, one reference each."""
+        blocks = self.take(count)
+        self.ref_count[blocks] = 1
+        self.num_idle -= count
+        self.note_held()
+        return blocks
+
+    def take(self, count: int) -> BlockIds:
+        """The same without a reference: they are to be cached, or given back, at once."""
         assert count <= self.num_free, f"{count} blocks wanted, {self.num_free} are empty"
         if count >= len(self._returned):
             blocks = sorted(self._returned)
@@ -101,18 +102,31 @@ class BlockPool:
                 heapify(self._returned)
             blocks = [heappop(self._returned) for _ in range(count)]
         self._is_heap = True
-        ids = np.array(blocks, dtype=np.int64)
-        self.ref_count[ids] = 1
-        self.num_idle -= count
-        self.peak_held = max(self.peak_held, self.num_held)
-        return ids
+        return np.array(blocks, dtype=np.int64)
+
+    def give_back(self, blocks: BlockIds) -> None:
+        """They were taken, and hold nothing."""
+        for block in blocks.tolist():
+            heappush(self._returned, block)
 
     def touch(self, blocks: BlockIds, *, weak: bool = False) -> None:
         """One more reference for each of these blocks (all different), which are cached or held."""
         references = self.ref_count[blocks]
         self.num_idle -= len(blocks) - int(np.count_nonzero(references))
         self._set_references(blocks, references + 1, 1, weak)
-        self.peak_held = max(self.peak_held, self.num_held)
+        self.note_held()
+
+    def pin(self, block: int) -> None:
+        """Keep a cached block for a moment, uncounted: until `unpin`."""
+        self.ref_count_of[block] += 1
+
+    def unpin(self, block: int) -> None:
+        """It is no candidate yet where it was skipped as one."""
+        self.ref_count_of[block] -= 1
+
+    def note_held(self, beside: int = 0) -> None:
+        """beside: blocks in use without a reference."""
+        self.peak_held = max(self.peak_held, self.num_held + beside)
 
     def free(self, blocks: BlockIds, *, weak: bool = False) -> list[int]:
         """Drop one reference of each (all different); what is not cached is empty at zero.
@@ -201,51 +215,53 @@ class BlockPool:
     def idle_run(self, leaf: int, limit: int) -> list[int]:
         """An evictable block and at most `limit - 1` in front of it, nearest first, that were used
         exactly like it and that nothing but each other keeps from being evicted."""
-        parent_of, ref_count_of, num_children_of = (
-            self.parent_of,
-            self.ref_count_of,
-            self.num_children_of,
-        )
-        last_use_of, created_of = self._last_use_of, self._created_of
-        hits_of, priority_of = self._hits_of, self._priority_of
-        last_use, created = last_use_of[leaf], created_of[leaf]
-        hits, priority = hits_of[leaf], priority_of[leaf]
+        parent_of, ref_count_of = self.parent_of, self.ref_count_of
+        num_children_of, uses = self.num_children_of, self._uses
+        use = uses[leaf]
         run, block = [leaf], leaf
         for _ in range(limit - 1):
             block = parent_of[block]
             if (
                 block < 0
-                or last_use_of[block] != last_use
+                or (uses[block] is not use and uses[block] != use)
                 or num_children_of[block] != 1
                 or ref_count_of[block]
-                or created_of[block] != created
-                or hits_of[block] != hits
-                or priority_of[block] != priority
             ):
                 break
             run.append(block)
         return run
 
+    def use(self, block: int) -> BlockUse:
+        return self._uses[block]
+
     def start_use(self, blocks: BlockIds, now: int, priority: int) -> None:
         """These blocks enter the cache."""
-        self.last_use[blocks] = now
-        self.created[blocks] = now
-        self.hits[blocks] = 0
-        self.priority[blocks] = priority
+        use, uses = BlockUse(now, now, 0, priority), self._uses
+        for block in blocks.tolist():
+            uses[block] = use
 
-    def hit(self, blocks: BlockIds, priority: int) -> None:
-        """A request found these blocks in the cache."""
-        self.hits[blocks] += 1
-        if priority:
-            self.priority[blocks] = np.maximum(self.priority[blocks], priority)
+    def hit(self, blocks: BlockIds, priority: int, now: int | None = None) -> None:
+        """A request found these blocks in the cache. now: and its use of them is over."""
 
-    def use(self, block: int) -> BlockUse:
-        return BlockUse(
-            self._last_use_of[block],
-            self._created_of[block],
-            self._hits_of[block],
-            self._priority_of[block],
-        )
+        def change(use: BlockUse) -> BlockUse:
+            last_use = use.last_use if now is None else now
+            return BlockUse(last_use, use.created, use.hits + 1, max(use.priority, priority))
+
+        self._change_uses(blocks, change)
+
+    def end_use(self, blocks: BlockIds, now: int) -> None:
+        """They were in use until now."""
+        self._change_uses(blocks, lambda use: use._replace(last_use=now))
+
+    def _change_uses(self, blocks: BlockIds, change: Callable[[BlockUse], BlockUse]) -> None:
+        """Neighbours that share their use go on sharing it."""
+        uses = self._uses
+        old, new = None, UNUSED
+        for block in blocks.tolist():
+            if uses[block] is not old:
+                old = uses[block]
+                new = change(old)
+            uses[block] = new
 
     def is_cached(self, block: int) -> bool:
         return self.num_tokens_of[block] > 0

@@ -22,6 +22,8 @@ class BlockUse(NamedTuple):
     priority: int  # the highest one of the requests that stored or hit it
 
 
+UNUSED = BlockUse(0, 0, 0, 0)
+
 EvictionPolicy = Callable[[BlockUse], Rank]
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 import numpy as np
 
 from kvtool.cache.block_pool import BlockPool
 from kvtool.cache.eviction import EvictionPolicy
 
-Entry = tuple[float, ...]  # (*rank, -position, block id)
+Entry = tuple[Any, ...]  # (*rank, -position, block id, use that gave the rank)
 
 
 class EvictionHeap:
     """An entry is pushed whenever a block becomes evictable and never taken back.
 
-    On the way out an entry counts only if its block is evictable and would get the same entry
-    now: a block that was used in between has another rank and an entry of its own.
+    On the way out an entry counts only if its block is evictable and was not used since: a block
+    that was has an entry of its own.
     """
 
     def __init__(self, pool: BlockPool, policy: EvictionPolicy) -> None:
@@ -32,7 +33,8 @@ class EvictionHeap:
 
     def pop(self) -> int:
         """The victim; there must be an evictable block."""
-        return int(self._pop()[-1])
+        block: int = self._pop()[-2]
+        return block
 
     def _pop(self) -> Entry:
         while True:
@@ -46,13 +48,13 @@ class EvictionHeap:
 
         The last one's parent may be evictable once they are gone, and is to be pushed then.
         """
-        *rank, _, leaf = self._pop()
-        run = self._pool.idle_run(int(leaf), limit)
+        *rank, _, leaf, _ = self._pop()
+        run = self._pool.idle_run(leaf, limit)
         home_of = self._pool.home_of
         last = (*rank, -home_of[run[-1]], run[-1])
         while self._heap and self._heap[0] < last:
             other = self._heap[0]
-            if other[-1] != leaf and self._is_current(other):
+            if other[-2] != leaf and self._is_current(other):
                 return [block for block in run if (*rank, -home_of[block], block) < other]
             heappop(self._heap)
         return run
@@ -61,12 +63,12 @@ class EvictionHeap:
         self._heap.clear()
 
     def _entry(self, block: int) -> Entry:
-        pool = self._pool
-        return (*self._policy(pool.use(block)), -pool.home_of[block], block)
+        use = self._pool.use(block)
+        return (*self._policy(use), -self._pool.home_of[block], block, use)
 
     def _is_current(self, entry: Entry) -> bool:
-        block = int(entry[-1])
-        return self._pool.is_evictable(block) and self._entry(block) == entry
+        *_, block, use = entry
+        return self._pool.is_evictable(block) and self._pool.use(block) == use
 
     def _evictable(self) -> list[int]:
         pool = self._pool

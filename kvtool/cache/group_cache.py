@@ -15,7 +15,7 @@ from kvtool.cache.eviction_heap import EvictionHeap
 from kvtool.cache.gaps import num_blocks_between
 from kvtool.cache.growth import Growth, Tail
 from kvtool.cache.index import Match, PrefixIndex
-from kvtool.cache.section import COMPUTED, POOL, Section
+from kvtool.cache.section import check_sections
 from kvtool.cache.sequence import BlockCopy, SequenceKV
 from kvtool.cache.stats import CacheStats
 from kvtool.reuse.content_index import ContentIndex
@@ -209,7 +209,7 @@ class GroupCache:
         held = [table.own_ids(), *([] if kv.shift is None else [kv.shift.pins[self._group_id]])]
         for blocks in held:
             if kv.query is None:
-                self.pool.last_use[blocks] = now
+                self.pool.end_use(blocks, now)
             self.let_go(blocks)
         table.clear()
 
@@ -222,15 +222,23 @@ class GroupCache:
     def let_go(self, blocks: BlockIds, *, weak: bool = False) -> None:
         """Drop one reference of each."""
         for block in self.pool.free(blocks, weak=weak):
-            self._heap.push(block)
+            self.add_candidate(block)
 
     def allocate(self, count: int) -> BlockIds:
         """Blocks with one reference each; as many must be empty, or cached and held by nobody."""
+        self.make_room(count)
+        return self.pool.allocate(count)
+
+    def make_room(self, count: int) -> None:
+        """Evict until so many blocks are empty."""
         missing = count - self.pool.num_free
         if missing > 0:
             self._evict(missing)
             self._stats.evicted_blocks += missing
-        return self.pool.allocate(count)
+
+    def add_candidate(self, block: int) -> None:
+        """It may be evicted from now on."""
+        self._heap.push(block)
 
     def _evict(self, count: int) -> None:
         """Leaves first. A victim's parent joins the candidates when its last child is gone."""
@@ -268,7 +276,7 @@ class GroupCache:
             holders.update(kv.copy_sources[self._group_id])
             if kv.shift is not None:
                 holders.update(kv.shift.pins[self._group_id].tolist())
-                self._check_sections(kv.shift.sections)
+                check_sections(self.pool, kv.shift.sections, self._group_id)
             holders.update(kv.incoming_blocks(self._group_id))
             committed = table.ids(0, kv.num_committed_blocks)
             assert (self.pool.num_tokens[committed] == self.pool.block_size).all()
@@ -278,20 +286,3 @@ class GroupCache:
         if self.content is not None:
             self.content.check_integrity()
         self._heap.check_integrity()
-
-    def _check_sections(self, sections: Iterable[Section]) -> None:
-        """Blocks of donors are cached, full up to the run's end, and moved by delta."""
-        for section in sections:
-            run = section.runs[self._group_id]
-            blocks = list(run.blocks)
-            if section.origin == COMPUTED:
-                assert run.delta == 0, f"{run} is its own donor, and moves"
-                continue
-            if section.origin != POOL:
-                assert not self.pool.num_tokens[blocks].any(), f"{run} stands under a prefix"
-                continue
-            ends = self.pool.num_tokens[blocks]
-            assert (ends[:-1] == self.pool.block_size).all(), f"{run} leaves the cache"
-            last = (run.offset + run.num_tokens - 1) % self.pool.block_size
-            assert last < ends[-1], f"{run} leaves the cache"
-            assert run.start - run.delta == self.pool.home_of[blocks[0]] + run.offset

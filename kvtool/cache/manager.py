@@ -16,6 +16,7 @@ from kvtool.cache.group import GroupSpec
 from kvtool.cache.group_cache import GroupCache, IndexFactory
 from kvtool.cache.growth import Growth
 from kvtool.cache.index import INDEXES, Match
+from kvtool.cache.lone import LonePath, Served
 from kvtool.cache.saving import MIN_SAVED_BLOCKS
 from kvtool.cache.sequence import BlockCopy, Query, SequenceKV
 from kvtool.cache.shift_planner import ShiftPlanner
@@ -71,8 +72,9 @@ class CacheManager:
             self._below = Below(backing, self.groups, config, self._transfers, self.stats)
         self.shift: ShiftPlanner | None = None
         if config.reuse == "shift":
-            transfers = self._transfers
-            self.shift = ShiftPlanner(self.groups, config, self.stats, transfers, self.backing)
+            self.shift = ShiftPlanner(self.groups, config, self.stats, self._transfers, backing)
+        is_plain = len(groups) == 1 and config.reuse == "prefix" and not (backing or events)
+        self._lone = LonePath(self.groups[0], self.stats) if is_plain else None
 
     @property
     def backing(self) -> Backing | None:
@@ -129,8 +131,7 @@ class CacheManager:
             hit = min(hit, len(tokens) - 1) // align * align
         for group, match in zip(self.groups, matches):
             group.begin(kv, match, hit)
-        kv.num_cached = hit
-        kv.num_known = hit if counted else 0
+        kv.num_cached, kv.num_known = hit, hit if counted else 0
         kv.num_committed_blocks = hit // self.config.block_size
         if counted:
             kv.query = Query(len(tokens), hit, sum([match.collided for match in matches]))
@@ -236,6 +237,13 @@ class CacheManager:
         kv.num_cached = kv.num_committed_blocks = 0
         kv.shift = None
 
+    def pass_through(self, tokens: Tokens, namespace: bytes, priority: int) -> Served | None:
+        """`begin`, `allocate` and `free` in one; None: it takes these (see `LonePath`)."""
+        if self._lone is None:
+            return None
+        self._now += 1
+        return self._lone.run(tokens, namespace, priority, self._now)
+
     def release_ended_transfers(self) -> None:
         """Blocks whose copies are over become available."""
         self._transfers.release_ended()
@@ -262,10 +270,9 @@ class CacheManager:
     def _growths(self, kv: SequenceKV, num_tokens: int) -> list[Growth] | None:
         """What covering [0, num_tokens) takes of each group; None: more than is available."""
         growths = [group.growth(kv, num_tokens) for group in self.groups]
-        for group, growth in zip(self.groups, growths):
-            if growth.num_blocks > group.pool.num_available:
-                return None
-        return growths
+        pairs = zip(self.groups, growths)
+        fits = all(growth.num_blocks <= group.pool.num_available for group, growth in pairs)
+        return growths if fits else None
 
     def clear(self) -> None:
         """Forget everything in the pool. Nobody may hold a block; copies are waited for."""

@@ -179,7 +179,7 @@ class Means:
 
     def _publish(self, job: Job) -> None:
         """It was used when the last of its copies was."""
-        plan, last_use = job.plan, self._groups[0].pool.last_use
+        plan, pool = job.plan, self._groups[0].pool
         for group, blocks in zip(self._groups, job.blocks):
             group.pool.touch(blocks)
         self._release(job.blocks)
@@ -193,7 +193,7 @@ class Means:
             num_merged=plan.num_merged,
             contexts=plan.contexts,
         )
-        self._chains.add(chain, int(last_use[job.pins[0]].max()))
+        self._chains.add(chain, max(pool.use(block).last_use for block in job.pins[0].tolist()))
         if plan.replaces is not None and self._chains.holds(plan.replaces):
             self._chains.remove(plan.replaces)
         self._release(job.pins)

@@ -76,8 +76,7 @@ class RadixTree:
         if root is None:
             return NO_MATCH
         size = self._pool.block_size
-        blocks = tokens[: len(tokens) // size * size].reshape(-1, size)
-        ids, collided = self._walk(root, self._token_hash(blocks), blocks)
+        ids, collided = self._walk(root, self._contents(tokens), tokens)
         num_tokens = len(ids) * size
         if self._children is not None and num_tokens < len(tokens):
             parent = int(ids[-1]) if len(ids) else root
@@ -91,15 +90,15 @@ class RadixTree:
     def insert(
         self, block_ids: BlockIds, tokens: Tokens, parent: int | None, namespace: bytes
     ) -> Insertion:
-        blocks = tokens.reshape(len(block_ids), self._pool.block_size)
-        contents = self._token_hash(blocks)
+        contents = self._contents(tokens)
         root = self._roots.find(namespace) if parent is None else parent
-        found, collided = (NO_BLOCKS, False) if root is None else self._walk(root, contents, blocks)
+        found, collided = (NO_BLOCKS, False) if root is None else self._walk(root, contents, tokens)
         first = len(found)
         if collided or first == len(block_ids):
             return Insertion(found, NO_BLOCKS)
         parent = int(found[-1]) if first else parent
         head = self._roots.add_child(namespace) if parent is None or parent < 0 else parent
+        blocks = tokens.reshape(len(block_ids), self._pool.block_size)
         new = self._add(block_ids[first:], blocks[first:], contents[first:], head)
         if head < 0 and not len(new):
             self._roots.remove_child(head)
@@ -142,8 +141,17 @@ class RadixTree:
             self._roots.remove_child(parent)
         return pool.forget_run(block_ids)
 
-    def _walk(self, parent: int, contents: list[int], blocks: Tokens) -> tuple[BlockIds, bool]:
-        """Full blocks behind `parent` that hold `blocks`; and whether a key met other tokens."""
+    def _contents(self, tokens: Tokens) -> list[int]:
+        """Hashes of the full blocks of `tokens`."""
+        if self._is_exact:
+            contents: list[int] = tokens.tolist()
+            return contents
+        size = self._pool.block_size
+        return self._token_hash(tokens[: len(tokens) // size * size].reshape(-1, size))
+
+    def _walk(self, parent: int, contents: list[int], tokens: Tokens) -> tuple[BlockIds, bool]:
+        """Full blocks behind `parent` that hold the first of these tokens; and whether a key met
+        other tokens."""
         ids: list[int] = []
         get = self._blocks.get
         node = parent
@@ -157,7 +165,8 @@ class RadixTree:
             return NO_BLOCKS, False
         if self._is_exact:
             return np.array(ids, dtype=np.int64), False
-        found = verified(self._pool, ids, blocks, parent)
+        size = self._pool.block_size
+        found = verified(self._pool, ids, tokens[: len(ids) * size].reshape(-1, size), parent)
         return found, len(found) < len(ids)
 
     def _count_unused(self, keys: list[int]) -> int:
@@ -179,10 +188,11 @@ class RadixTree:
             new = new[: self._count_unused(keys)]
         if len(new):
             self._pool.store(new, blocks[: len(new)], parent)
-            keys_of, block_of = self._keys, self._blocks
-            for block, key in zip(ids[: len(new)], keys):
+            del ids[len(new) :], keys[len(new) :]
+            self._blocks.update(zip(keys, ids))
+            keys_of = self._keys
+            for block, key in zip(ids, keys):
                 keys_of[block] = key
-                block_of[key] = block
             if self._children is not None:
                 self._children.add_run(parent, new)
         return new

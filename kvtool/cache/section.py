@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from kvtool.cache.block_pool import BlockIds
+from kvtool.cache.block_pool import BlockIds, BlockPool
 from kvtool.reuse.run import Run
 
 POOL = "pool"  # exact text of another chain in the pool, moved
@@ -57,3 +58,21 @@ def _num_blocks_behind(run: Run, stop: int, block_size: int) -> int:
 def all_pins(sections: tuple[Section, ...], group: int) -> BlockIds:
     """The pinned blocks of a group, each once."""
     return np.unique(np.concatenate([section.pins[group] for section in sections]))
+
+
+def check_sections(pool: BlockPool, sections: Iterable[Section], group: int) -> None:
+    """Blocks of donors are cached, full up to the run's end, and moved by delta."""
+    for section in sections:
+        run = section.runs[group]
+        blocks = list(run.blocks)
+        if section.origin == COMPUTED:
+            assert run.delta == 0, f"{run} is its own donor, and moves"
+            continue
+        if section.origin != POOL:
+            assert not pool.num_tokens[blocks].any(), f"{run} stands under a prefix"
+            continue
+        ends = pool.num_tokens[blocks]
+        assert (ends[:-1] == pool.block_size).all(), f"{run} leaves the cache"
+        last = (run.offset + run.num_tokens - 1) % pool.block_size
+        assert last < ends[-1], f"{run} leaves the cache"
+        assert run.start - run.delta == pool.home_of[blocks[0]] + run.offset

@@ -47,12 +47,15 @@ class CacheStats:
         return self.hit_tokens / self.queried_tokens if self.queried_tokens else 0.0
 
     def count(self, query: Query) -> None:
-        self.requests += 1
-        self.queried_tokens += query.num_tokens
-        self.hit_tokens += query.num_hit_tokens
+        self.count_lookup(query.num_tokens, query.num_hit_tokens)
         self.collisions += query.num_collisions
         for reason, count in query.refused.items():
             self.count_refused(reason, count)
+
+    def count_lookup(self, num_tokens: int, num_hit_tokens: int) -> None:
+        self.requests += 1
+        self.queried_tokens += num_tokens
+        self.hit_tokens += num_hit_tokens
 
     def count_refused(self, reason: str, count: int) -> None:
         self.refused_runs[reason] = self.refused_runs.get(reason, 0) + count

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
+from kvtool.cache.block_pool import BlockIds
 from kvtool.cache.manager import CacheManager
 from kvtool.engine.cached_tokens import DEVICE
 from kvtool.replay.clock import VirtualClock
@@ -42,23 +45,35 @@ class Alone:
 
     def run(self, requests: Iterable[PreparedRequest], on_outcome: OutcomeSink) -> None:
         """Each of them fits into the pool."""
-        manager, size = self._manager, self._unit.block_size
+        stats = self._manager.stats
         for prepared in requests:
-            symbols, evicted = prepared.symbols, manager.stats.evicted_blocks
-            kv = manager.begin(symbols, prepared.namespace, priority=prepared.request.priority)
-            if manager.allocate(kv, len(symbols)) is None:
-                # To go on inside a cached block takes a copy, and the pool has no block for it.
-                manager.free(kv, symbols[:0])
-                kv = manager.begin(symbols, prepared.namespace, align=size, counted=False)
-                manager.allocate(kv, len(symbols))
-            hit = kv.num_cached
-            block_ids = tuple(kv.tables[0].block_ids) if self._want_ids else None
-            if hit == len(symbols):
-                manager.stats.count_full_hit()
-            manager.free(kv, symbols)
-            evicted = manager.stats.evicted_blocks - evicted
+            evicted = stats.evicted_blocks
+            hit, blocks = self._serve(prepared)
+            if hit == len(prepared.symbols):
+                stats.count_full_hit()
+            evicted = stats.evicted_blocks - evicted
+            block_ids = tuple(blocks.tolist()) if self._want_ids else None
             on_outcome(self._outcome(prepared, hit, evicted, block_ids))
             self.occupancy.observe(self.clock.now_s)
+
+    def _serve(self, prepared: PreparedRequest) -> tuple[int, BlockIds]:
+        """Symbols that were cached, and the blocks of all."""
+        symbols, manager = prepared.symbols, self._manager
+        namespace, priority = prepared.namespace, prepared.request.priority
+        passed = manager.pass_through(symbols, namespace, priority)
+        if passed is not None:
+            found = passed[0]
+            hit = len(found) * self._unit.block_size
+            return hit, np.concatenate(passed) if self._want_ids else found
+        kv = manager.begin(symbols, namespace, priority=priority)
+        if manager.allocate(kv, len(symbols)) is None:
+            # To go on inside a cached block takes a copy, and the pool has no block for it.
+            manager.free(kv, symbols[:0])
+            kv = manager.begin(symbols, namespace, align=self._unit.block_size, counted=False)
+            manager.allocate(kv, len(symbols))
+        hit, block_ids = kv.num_cached, kv.tables[0].ids(0, kv.tables[0].num_entries)
+        manager.free(kv, symbols)
+        return hit, block_ids
 
     def _outcome(
         self, prepared: PreparedRequest, hit: int, evicted: int, block_ids: tuple[int, ...] | None
@@ -67,7 +82,8 @@ class Alone:
         hit_tokens = tokens_in(hit, prepared, self._unit)
         cached = min(hit_tokens, prepared.num_tokens - 1)
         first_token_s = start_s + self._cost.prefill_s(cached, prepared.num_tokens)
-        end_s = first_token_s + self._replies.decode_s(prepared, self._step_s)
+        num_output = num_output_tokens(prepared)
+        end_s = first_token_s + max(0, num_output - 1) * self._step_s
         self.clock.skip_to(end_s)
         return RequestOutcome(
             index=prepared.index,
@@ -79,7 +95,7 @@ class Alone:
             prompt_tokens=prepared.num_tokens,
             hit_tokens=hit_tokens,
             cached_tokens=cached,
-            output_tokens=num_output_tokens(prepared),
+            output_tokens=num_output,
             num_blocks=num_prompt_blocks(prepared, self._unit),
             hit_blocks=hit // self._unit.block_size,
             evicted_blocks=evicted,

@@ -134,7 +134,7 @@ class ContentIndex:
         return tokens[max(0, stop - count) : stop]
 
     def last_use(self, block: int) -> int:
-        return int(self._pool.last_use[block])
+        return self._pool.use(block).last_use
 
     def num_merged(self, blocks: tuple[int, ...]) -> float:
         return 1.0

@@ -118,8 +118,7 @@ class DonorChains:
 
     def drop_oldest(self) -> bool:
         """Remove the chain that was last used longest ago, of those that no sequence pins."""
-        last_use = self._pool.last_use
-        oldest = min(self._idle(), key=lambda first: last_use[first], default=None)
+        oldest = min(self._idle(), key=self.last_use, default=None)
         if oldest is None:
             return False
         self.remove(self._chains[oldest])
@@ -195,7 +194,7 @@ class DonorChains:
         return np.concatenate((chain.context, own))[-count:]
 
     def last_use(self, block: int) -> int:
-        return int(self._pool.last_use[block])
+        return self._pool.use(block).last_use
 
     def num_merged(self, blocks: tuple[int, ...]) -> float:
         chain = self.chain(blocks[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cache.walks import GROUP, make_manager, run, tokens_from, tokens_of
+from cache.walks import GROUP, make_manager, run, tokens_from, tokens_of, uses_of
 
 from kvtool.cache.manager import BlockCopy
 
@@ -268,12 +268,12 @@ def test_a_request_without_room_is_not_counted() -> None:
     manager = make_manager(2)
     run(manager, tokens_from(0, 4))
     pool = manager.groups[0].pool
-    before = (manager.stats.as_dict(), pool.hits.tolist(), pool.last_use.tolist())
+    before = (manager.stats.as_dict(), uses_of(pool))
     for _ in range(3):
         kv = manager.begin(tokens_from(0, 12))
         assert manager.allocate(kv, 12) is None
         manager.free(kv, NOTHING)
-    assert (manager.stats.as_dict(), pool.hits.tolist(), pool.last_use.tolist()) == before
+    assert (manager.stats.as_dict(), uses_of(pool)) == before
     manager.check_integrity()
 
 

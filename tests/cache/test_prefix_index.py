@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cache.walks import make_manager, new_tokens, run, tokens_from, tokens_of
+from cache.walks import make_manager, new_tokens, run, tokens_from, tokens_of, uses_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,11 +88,11 @@ def test_match_changes_nothing(prefix_index: str) -> None:
     manager = make_manager(8, prefix_index=prefix_index)
     run(manager, tokens_from(0, 12))
     pool = manager.groups[0].pool
-    before = (pool.ref_count.tolist(), pool.last_use.tolist(), pool.hits.tolist())
+    before = (pool.ref_count.tolist(), uses_of(pool))
     stats = manager.stats.as_dict()
     for end in range(1, 20):
         manager.match(tokens_from(0, end))
-    assert before == (pool.ref_count.tolist(), pool.last_use.tolist(), pool.hits.tolist())
+    assert before == (pool.ref_count.tolist(), uses_of(pool))
     assert stats == manager.stats.as_dict()
 
 

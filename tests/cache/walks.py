@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kvtool.cache.block_pool import BlockPool
+from kvtool.cache.eviction import BlockUse
 from kvtool.cache.group import GroupSpec
 from kvtool.cache.manager import CacheManager, SequenceKV, Tokens
 from kvtool.config import CacheConfig
@@ -33,6 +35,10 @@ def tokens_of(*ids: int) -> Tokens:
 
 def tokens_from(start: int, count: int) -> Tokens:
     return np.arange(start, start + count, dtype=np.int32)
+
+
+def uses_of(pool: BlockPool) -> list[BlockUse]:
+    return [pool.use(block) for block in range(pool.num_blocks)]
 
 
 def new_tokens(rng: np.random.Generator, history: list[Tokens], block_size: int) -> Tokens:

@@ -82,7 +82,7 @@ def test_follows_a_plain_list(seed: int, block_size: int) -> None:
 def _dropped_oldest(pool: BlockPool, chains: DonorChains, model: list[Chain]) -> None:
     idle = [each for each in model if pool.ref_count[each.blocks[0][0]] == 1]
     assert pool.num_weak == sum(len(each.blocks[0]) for each in idle)
-    oldest = min(idle, key=lambda each: pool.last_use[each.blocks[0][0]], default=None)
+    oldest = min(idle, key=lambda each: pool.use(int(each.blocks[0][0])).last_use, default=None)
     assert chains.drop_oldest() == (oldest is not None)
     if oldest is not None:
         model.remove(oldest)

@@ -49,7 +49,7 @@ class Store:
                 self.content.add_partial(last, namespace)
                 blocks.append(last)
         self.clock += 1
-        pool.last_use[blocks] = self.clock
+        pool.end_use(np.array(blocks, dtype=np.int64), self.clock)
         pool.free(own)
         return blocks
 

@@ -44,7 +44,7 @@ def test_a_donor_that_another_group_has_lost_is_replaced_by_another_copy() -> No
     lost = np.flatnonzero((other.pool.num_tokens > 0) & ~kept)
     while (other.pool.num_tokens[lost] > 0).any():
         leaves = [b for b in lost.tolist() if other.pool.is_evictable(b)]
-        other.pool.last_use[leaves] = -1
+        other.pool.end_use(np.array(leaves, dtype=np.int64), -1)
         for block in leaves:
             other._heap.push(block)
         other._evict(len(leaves))
