@@ -37,8 +37,7 @@ class Calls:
 
 
 class Drive:
-    """Takes an engine through a trace. is_settled: since the last step was put together nothing
-    has arrived, started or ended, so who waits now will wait in the next step too."""
+    """Takes an engine through a trace."""
 
     def __init__(
         self, engine: Engine, source: Source, clock: Clock, unit: Unit, calls: Calls, want_ids: bool
@@ -47,19 +46,12 @@ class Drive:
         self.source = source
         self.clock = clock
         self.occupancy = Occupancy(engine.manager)
-        self.is_settled = False
         self._unit = unit
         self._calls = calls
         self._want_ids = want_ids
         self._tracked: dict[int, Tracked] = {}
         self._steps = 1
         self._evicted = 0  # blocks, before the step
-
-    @property
-    def waiting(self) -> list[Request]:
-        """Not running: not admitted yet, or preempted."""
-        running = set(map(id, self.engine.scheduler.running))
-        return [t.request for t in self._tracked.values() if id(t.request) not in running]
 
     def run(self) -> None:
         """To the end of the trace. Whatever interrupts it leaves an engine without requests."""
@@ -81,7 +73,6 @@ class Drive:
                 tracked = self._calls.track(arrival)
                 self.engine.add(tracked.request)
                 self._tracked[tracked.request.id] = tracked
-                self.is_settled = False
             if self._tracked:
                 return True
             next_s = self.source.next_s()
@@ -91,7 +82,6 @@ class Drive:
 
     def _step(self) -> None:
         self._steps = self._calls.look_ahead(self)
-        self.is_settled = True
         self._evicted = self.engine.manager.stats.evicted_blocks
         for request in self.engine.step():
             tracked = self._tracked[request.id]
@@ -123,7 +113,6 @@ class Drive:
         tracked.hit = request.kv.num_cached
         tracked.evicted = self._evicted
         tracked.in_flight = self._in_flight(request)
-        self.is_settled = False
 
     def _in_flight(self, request: Request) -> int:
         assert request.kv is not None
@@ -142,4 +131,3 @@ class Drive:
         verification = self._calls.verify(tracked.request)
         self._calls.on_outcome(tracked.outcome(self._unit, end_s, evicted, verification))
         self.source.ended(tracked.prepared.request, end_s)
-        self.is_settled = False

@@ -117,7 +117,7 @@ def _track(model: LoadedModel, settings: ModelSettings) -> Callable[[Arrival], T
         except (InputError, ConfigError, CacheError) as error:
             name = f"{prepared.request.place}: request {prepared.request.id}: "
             raise type(error)(name + error.message, hint=error.hint) from None
-        return Tracked(prepared, request, request.sampling.max_tokens, arrival.arrival_s)
+        return Tracked(prepared, request, _reply_length(prepared, settings), arrival.arrival_s)
 
     return track
 
@@ -130,7 +130,7 @@ def _request(model: LoadedModel, prepared: PreparedRequest, settings: ModelSetti
             f"{prepared.request.place}: request {prepared.request.id} has token {largest}; "
             f"the model has {model.vocab_size}.",
         )
-    length = len(reply) or num_output_tokens(prepared) or settings.max_tokens
+    length = max(1, _reply_length(prepared, settings))
     sampling = SamplingParams(max_tokens=length, stop_ids=model.eos_ids, ignore_eos=bool(reply))
     return Request(
         prepared.symbols,
@@ -141,6 +141,12 @@ def _request(model: LoadedModel, prepared: PreparedRequest, settings: ModelSetti
         keep_logits=settings.verify,
         name=prepared.request.id,
     )
+
+
+def _reply_length(prepared: PreparedRequest, settings: ModelSettings) -> int:
+    """Tokens at most; 0 for a reply that is recorded as empty: the first token ends the request."""
+    is_empty = settings.replies == "recorded" and prepared.request.reply is not None
+    return num_output_tokens(prepared) or (0 if is_empty else settings.max_tokens)
 
 
 def _verify(

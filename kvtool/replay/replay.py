@@ -133,17 +133,15 @@ class Replay:
     def _look_ahead(self, drive: Drive) -> int:
         """Replies go on in bulk up to the next arrival or end."""
         scheduler = drive.engine.scheduler
-        if self.settings.stepwise or (len(scheduler.waiting) and not drive.is_settled):
-            return 1
         running = scheduler.running
-        if not running:
+        if self.settings.stepwise or not running:
             return 1
         limit = scheduler.config.max_num_batched_tokens // len(running)
         next_s = drive.source.next_s()
         if next_s is not None:
             until = ceil((next_s - self.clock.now_s) * self.settings.cost.decode_rate)
             limit = min(limit, until)
-        steps = num_steps(self.manager, running, drive.waiting, limit)
+        steps = num_steps(scheduler, limit)
         take_ahead(running, steps)
         return steps
 

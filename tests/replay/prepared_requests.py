@@ -70,14 +70,16 @@ def replay(
 
 @st.composite
 def traces(draw: st.DrawFn, unit: Unit = TEXT) -> list[PreparedRequest]:
-    """Prompts that continue each other, replies known or not, arrivals that overlap."""
+    """Prompts that continue each other, replies known or not, arrivals that overlap. Few different
+    symbols, at times one alone: much is shared, and cached blocks are gone on from anywhere."""
+    symbols = st.integers(1, draw(st.integers(1, 3)))
     histories: list[list[int]] = [[]]
     requests = []
     for index in range(draw(st.integers(1, 8))):
         base = draw(st.sampled_from(histories))
         kept = base[: draw(st.integers(0, len(base)))]
-        prompt = (kept + draw(st.lists(st.integers(1, 3), max_size=9))) or [1]
-        reply = draw(st.lists(st.integers(1, 3), max_size=6))
+        prompt = (kept + draw(st.lists(symbols, max_size=9))) or [1]
+        reply = draw(st.lists(symbols, max_size=9))
         histories.append(prompt + reply)
         after = draw(st.sampled_from([(), (f"r{index - 1}",)])) if index else ()
         requests.append(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay.prepared_requests import HASH_IDS, blocks_needed, prepared, replay, traces
 
+from kvtool.cache.eviction import POLICIES
 from kvtool.errors import CacheError, InputError
 from kvtool.replay.arrivals import awaited_ids
 from kvtool.replay.cost import CostModel
@@ -18,14 +21,30 @@ EXACT = CostModel(prefill_rate=64, decode_rate=32)  # sums of its times have no 
 @given(
     traces(),
     st.integers(0, 6),
-    st.sampled_from(["lru", "lfu", "fifo", "slru"]),
-    st.sampled_from([1, 2, 64]),
-    st.sampled_from([5, 64]),
+    st.sampled_from(sorted(POLICIES)),
+    st.sampled_from(["radix", "chain"]),
+    st.sampled_from([1, 2, 3, 64]),
+    st.sampled_from([1, 5, 64]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_bulk_equals_stepwise(
-    requests: list[PreparedRequest], spare: int, evict: str, seqs: int, budget: int
+    requests: list[PreparedRequest],
+    spare: int,
+    evict: str,
+    prefix_index: str,
+    seqs: int,
+    budget: int,
 ) -> None:
+    cache = {"evict": evict, "prefix_index": prefix_index}
+    assert_bulk_equals_stepwise(
+        requests, spare, cache=cache, max_num_seqs=seqs, max_num_batched_tokens=budget
+    )
+
+
+def assert_bulk_equals_stepwise(
+    requests: list[PreparedRequest], spare: int, **settings: Any
+) -> None:
+    """spare: blocks beside those of the largest request."""
     bulk, stepwise = (
         replay(
             requests,
@@ -33,16 +52,29 @@ def test_bulk_equals_stepwise(
             mode="arrival",
             output_kv=True,
             cost=EXACT,
-            cache={"evict": evict},
-            max_num_seqs=seqs,
-            max_num_batched_tokens=budget,
             stepwise=stepwise,
+            **settings,
         )[0]
         for stepwise in (False, True)
     )
-    assert [o.hit_tokens for o in bulk] == [o.hit_tokens for o in stepwise]
-    assert [o.preemptions for o in bulk] == [o.preemptions for o in stepwise]
-    assert [o.end_s for o in bulk] == [o.end_s for o in stepwise]
+    for field in ("hit_tokens", "preemptions", "start_s", "first_token_s", "end_s"):
+        told, true = ([getattr(o, field) for o in outcomes] for outcomes in (bulk, stepwise))
+        assert told == true, field
+
+
+def test_bulk_with_a_copy_of_a_shared_tail() -> None:
+    """It takes a block that the reply's own tokens need."""
+    prompts = [[1], [1], [1, 1], [1], [1]]
+    requests = [prepared(i, prompt) for i, prompt in enumerate(prompts)]
+    assert_bulk_equals_stepwise([*requests, prepared(5, [1], output=9, arrival_s=0.125)], 0)
+
+
+def test_bulk_with_somebody_about_to_enter() -> None:
+    """The second found no room in the step before for its tokens, not for its blocks."""
+    first = prepared(0, [1, 2, 2, 1, 3, 1, 2, 2], output=11)
+    reply = [1, 1, 1, 1, 2, 3, 3, 2, 3, 1, 2]
+    second = prepared(1, [1, 2, 2, 1, 3, 1, 2, 2, 2, 1, 2, 2, 2], reply=reply)
+    assert_bulk_equals_stepwise([first, second], 8, max_num_batched_tokens=5)
 
 
 @given(traces(HASH_IDS), st.booleans())

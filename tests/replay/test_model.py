@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -60,6 +60,16 @@ def test_recorded_replies_hit_as_in_the_simulation(mode: str) -> None:
     assert [o.hit_tokens for o in real] == [o.hit_tokens for o in simulated] == [0, 30, 35]
     assert [o.cached_by_tier for o in real] == [o.cached_by_tier for o in simulated]
     assert all(0 < o.ttft_s < o.end_s - o.arrival_s for o in real)
+
+
+def test_a_reply_recorded_as_empty_is_not_made_up() -> None:
+    """The first token ends the request, and leaves no KV; a reply that nothing is known of has
+    as many tokens as are allowed."""
+    unknown = prepared(0, [3, 4, 5])
+    empty = replace(unknown, index=1, request=replace(unknown.request, id="r1", reply=""))
+    outcomes = play([unknown, empty], max_tokens=7, block_ids=True)
+    assert [outcome.output_tokens for outcome in outcomes] == [7, 0]
+    assert [len(outcome.block_ids or ()) for outcome in outcomes] == [3, 1]
 
 
 def test_generated_replies_are_the_models_own() -> None:
