@@ -3,13 +3,14 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = (ROOT / "kvtool", ROOT / "kernels" / "kvtool_kernels")
-SOURCES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 
 # A module may import what stands at or below its own rank; the first prefix that fits counts.
 RANKS = (
@@ -49,10 +50,26 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 60
 
 
+class Source(NamedTuple):
+    """A module of the packages."""
+
+    module: str
+    text: str
+    tree: ast.Module
+
+
 def module_name(path: Path) -> str:
     base = ROOT / "kernels" if "kernels" in path.relative_to(ROOT).parts[:1] else ROOT
     parts = list(path.relative_to(base).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[Source]:
+    """Every module, parsed once."""
+    paths = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
+    texts = [(module_name(path), path.read_text()) for path in paths]
+    return [Source(module, text, ast.parse(text)) for module, text in texts]
 
 
 def imports(tree: ast.AST) -> set[str]:
@@ -83,58 +100,67 @@ def rank(module: str) -> int | None:
     return None
 
 
-@pytest.fixture(params=SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def source(request: pytest.FixtureRequest) -> tuple[str, ast.Module, str]:
-    text = request.param.read_text()
-    return module_name(request.param), ast.parse(text), text
+def test_every_module_has_a_rank(sources: list[Source]) -> None:
+    modules = {source.module for source in sources}
+    assert {name for name in modules if rank(name) is None} == {
+        name for name in modules if name.startswith("kvtool_kernels")
+    }
 
 
-def test_imports_point_down(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, _ = source
-    if module.startswith("kvtool_kernels"):
-        assert not {name for name in imports(tree) if name.split(".")[0] == "kvtool"}
-        return
-    own = rank(module)
-    assert own is not None, f"{module} has no rank: add it to RANKS"
-    for name in imports(tree):
-        target = rank(name)
-        assert target is None or target <= own, f"{module} (rank {own}) imports {name} ({target})"
+def test_imports_point_down(sources: list[Source]) -> None:
+    upward = []
+    for module, _, tree in sources:
+        own = rank(module)
+        for name in imports(tree):
+            target = rank(name)
+            if target is not None and (own is None or target > own):  # kernels know no kvtool
+                upward.append(f"{module} (rank {own}) imports {name} ({target})")
+    assert upward == []
 
 
-def test_control_plane_has_no_torch(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, _ = source
-    if module.startswith(DATA_PLANE):
-        return
-    lazily = module.startswith(("kvtool.cli", "kvtool.runtime", "kvtool.sizing"))
-    names = top_level_imports(tree) if lazily else imports(tree)
-    heavy = {name for name in names if name.split(".")[0] in TORCH}
-    assert not heavy, f"{module} imports {heavy}"
+def test_control_plane_has_no_torch(sources: list[Source]) -> None:
+    heavy = []
+    for module, _, tree in sources:
+        if module.startswith(DATA_PLANE):
+            continue
+        lazily = module.startswith(("kvtool.cli", "kvtool.runtime", "kvtool.sizing"))
+        names = top_level_imports(tree) if lazily else imports(tree)
+        heavy += [(module, name) for name in names if name.split(".")[0] in TORCH]
+    assert heavy == []
 
 
-def test_models_never_schedule(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, _ = source
-    if module.startswith("kvtool.models"):
-        assert not {name for name in imports(tree) if name.startswith("kvtool.engine")}
+def test_models_never_schedule(sources: list[Source]) -> None:
+    models = [source for source in sources if source.module.startswith("kvtool.models")]
+    assert models
+    for module, _, tree in models:
+        assert not {name for name in imports(tree) if name.startswith("kvtool.engine")}, module
 
 
-def test_files_and_functions_are_short(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, text = source
-    assert module.rsplit(".", 1)[-1] not in CATCH_ALL
-    assert len(text.splitlines()) <= MAX_FILE_LINES
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= MAX_FUNCTION_LINES, f"{module}.{node.name} has {length} lines"
+def test_files_and_functions_are_short(sources: list[Source]) -> None:
+    long = []
+    for module, text, tree in sources:
+        assert module.rsplit(".", 1)[-1] not in CATCH_ALL
+        if len(text.splitlines()) > MAX_FILE_LINES:
+            long.append(module)
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > MAX_FUNCTION_LINES:
+                    long.append(f"{module}.{node.name} has {length} lines")
+    assert long == []
 
 
-def test_median_file_is_short() -> None:
-    lengths = sorted(len(path.read_text().splitlines()) for path in SOURCES)
+def test_median_file_is_short(sources: list[Source]) -> None:
+    lengths = sorted(len(source.text.splitlines()) for source in sources)
     assert lengths[len(lengths) // 2] < 100
 
 
-def test_modules_and_classes_are_documented(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, text = source
-    assert not text.strip() or module.endswith("__main__") or ast.get_docstring(tree), module
+def test_modules_are_documented(sources: list[Source]) -> None:
+    assert [
+        module
+        for module, text, tree in sources
+        if text.strip() and not module.endswith("__main__") and not ast.get_docstring(tree)
+    ] == []
 
 
 def test_kernels_is_a_source_root_not_a_package() -> None:
@@ -146,34 +172,25 @@ def test_control_plane_imports_without_torch() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def tables() -> list[tuple[str, str, str]]:
-    """Every `name: "module:attribute"` line of every table in the sources."""
-    found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Dict):
-                for key, value in zip(node.keys, node.values, strict=True):
-                    if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
-                        text = value.value
-                        if (
-                            isinstance(text, str)
-                            and text.startswith("kvtool")
-                            and text.count(":") == 1
-                        ):
-                            found.append((module_name(path), str(key.value), text))
-    return found
+def table(node: ast.Dict) -> list[tuple[str, str]]:
+    """The `name: "module:attribute"` lines of it."""
+    return [
+        (str(key.value), value.value)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant)
+        and isinstance(value, ast.Constant)
+        and isinstance(value.value, str)
+        and value.value.startswith("kvtool")
+        and value.value.count(":") == 1
+    ]
 
 
-def test_tables_exist() -> None:
-    assert {"radix", "chain", "lru"} <= {name for _, name, _ in tables()}
-
-
-@pytest.mark.parametrize(("module", "name", "target"), tables())
-def test_table_names_resolve_and_are_documented(module: str, name: str, target: str) -> None:
-    from importlib import import_module
-
-    where, attribute = target.split(":")
-    chosen = getattr(import_module(where), attribute)
-    assert chosen.__doc__, f"{target} has no docstring"
+def test_table_names_resolve_and_are_documented(sources: list[Source]) -> None:
+    nodes = [node for source in sources for node in ast.walk(source.tree)]
+    lines = [line for node in nodes if isinstance(node, ast.Dict) for line in table(node)]
+    assert {"radix", "chain", "lru"} <= {name for name, _ in lines}
     docs = (ROOT / "docs" / "extending.md").read_text() + (ROOT / "docs" / "cli.md").read_text()
-    assert f"`{name}`" in docs, f"{module} offers {name!r}; docs do not mention it"
+    for name, target in lines:
+        where, attribute = target.split(":")
+        assert getattr(import_module(where), attribute).__doc__, f"{target} has no docstring"
+        assert f"`{name}`" in docs, f"docs do not mention {name!r} ({target})"

@@ -15,7 +15,7 @@ import pytest
 from command_line import Run
 
 from kvtool.cli.inspect_cache import EXAMPLES
-from kvtool.gate.cases import make_cases
+from kvtool.gate.cases import Case, make_cases
 
 ROOT = Path(__file__).parent.parent.parent
 NOTES = "The pool has 2048 blocks. A block is freed when nobody uses it."
@@ -508,13 +508,17 @@ def test_examples_of_the_help(
     ask: Run, kvtool: Run, example: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a cache of the tiny model; prompts are those of the demo model, whose gate is a long
-    measurement: here one case of it."""
-    monkeypatch.setattr(
-        "kvtool.cli.inspect_gate.make_cases", lambda *parts: make_cases(*parts)[-1:]
-    )
+    measurement: here six tokens of one case, which say nothing about its limit."""
+
+    def one_case(*parts: Any) -> list[Case]:
+        case = make_cases(*parts)[-1]
+        return [case._replace(answer=case.answer[:6])]
+
+    monkeypatch.setattr("kvtool.cli.inspect_gate.make_cases", one_case)
     ask("hello")
     monkeypatch.chdir(ROOT)
-    result = kvtool(*shlex.split(example)[1:])
+    limit = ("--gate-kl", "0.1") if "--gate" in example else ()
+    result = kvtool(*shlex.split(example)[1:], *limit)
     assert result.code == 0, result.err
     assert result.out.strip()
 

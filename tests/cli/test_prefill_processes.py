@@ -16,7 +16,7 @@ from processes import interrupt, running, wait_until
 
 from kvtool.tiers.disk.catalog import Catalog
 
-LONG = "the quick brown fox jumps over the lazy dog " * 40
+LONG = "the quick brown fox jumps over the lazy dog " * 12
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_several_at_once(
     """Half of what each computes is the same, half is its own."""
     paths = [tmp_path / f"{name}.txt" for name in ("one", "two", "three")]
     for path in paths:
-        path.write_text(LONG + f"{path.stem} " * 300)
+        path.write_text(LONG + f"{path.stem} " * 100)
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(running(prefill(model, path))) for path in paths]
         results = [process.communicate(timeout=240) for process in started]
@@ -89,7 +89,7 @@ def test_several_at_once(
 def test_ctrl_c_leaves_a_clean_cache(
     model: Path, notes: Path, ask: Run, cache_folder: Path
 ) -> None:
-    notes.write_text(LONG * 12)
+    notes.write_text(LONG * 40)
     slowly = ("--max-num-batched-tokens", "16", "--kv-blocks", "4000")
     with running(prefill(model, notes, *slowly)) as process:
         wait_until(lambda: list(cache_folder.rglob("*.safetensors")))

@@ -1,8 +1,9 @@
 """Compile every Triton kernel for GPUs that need not be here, as its launcher would launch it.
 
-Run as a program, without TRITON_INTERPRET: `compile_kernels.py 90` for sm_90. The launchers get
-CPU tensors and kernels that only record their arguments; what they recorded is compiled. Prints
-one JSON object a kernel: registers a thread, and bytes of shared, local and spilled memory.
+Run as a program, without TRITON_INTERPRET: `compile_kernels.py 80 90` for sm_80 and sm_90. The
+launchers get CPU tensors and kernels that only record their arguments; what they recorded is
+compiled, each source once. Prints one JSON object a kernel and GPU: registers a thread, and bytes
+of shared, local and spilled memory.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ def specialise(launch: Launch) -> ASTSource:
     return ASTSource(launch.kernel, signature, constants, attributes)
 
 
-def measure(launch: Launch, capability: int) -> dict[str, Any]:
+def measure(launch: Launch, source: ASTSource, capability: int) -> dict[str, Any]:
     log = io.StringIO()  # of ptxas -v
     with contextlib.redirect_stdout(log):
         compiled = triton.compile(
-            specialise(launch), target=GPUTarget("cuda", capability, 32), options=launch.options
+            source, target=GPUTarget("cuda", capability, 32), options=launch.options
         )
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(compiled.asm["cubin"])
@@ -154,8 +155,11 @@ def launches() -> Iterator[Launch]:
         yield from record(case, store_kv, keys, keys, pool[:, 0], slots)
         yield from record(case, rope_shift, pool[:, 0], slots, slots, deltas, rotary(head_dim))
         yield from record(case, copy_blocks, pool, copies)
+        steps = (("prefill", 64), ("decode", 1))[
+            : head_dim // 64
+        ]  # decode's tiles are those of 128
         for turn, rotation in rotations(rotary(head_dim))[: 1 + head_dim // 64]:
-            for name, rows in (("prefill", 64), ("decode", 1)):
+            for name, rows in steps:
                 case = f"{name} head_dim {head_dim}{turn}"
                 yield from attention_launches(case, rows, pool[:, 0], 32, **rotation)
     single = torch.empty(2, 2, 2, 1, 1, 80, dtype=torch.bfloat16)  # 1 is a constant to Triton
@@ -174,14 +178,24 @@ def launches() -> Iterator[Launch]:
             )
 
 
-def main(capability: int) -> None:
+def distinct(launches: Iterator[Launch]) -> list[tuple[Launch, ASTSource]]:
+    """With their sources; the first launch of each source and options."""
+    found: dict[str, tuple[Launch, ASTSource]] = {}
+    for launch in launches:
+        source = specialise(launch)
+        found.setdefault(f"{source.hash()} {launch.options}", (launch, source))
+    return list(found.values())
+
+
+def main(capabilities: list[int]) -> None:
     assert not triton.knobs.runtime.interpret, "unset TRITON_INTERPRET"
     triton.knobs.nvidia.dump_ptxas_log = True
     paged_attention.num_splits = lambda device, programs: 8  # so that decode splits and reduces
     triton.knobs.compilation.always_compile = True  # a cached kernel brings no log
-    for launch in launches():
-        print(json.dumps(measure(launch, capability)), flush=True)
+    for launch, source in distinct(launches()):
+        for capability in capabilities:
+            print(json.dumps(measure(launch, source, capability)), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main([int(argument) for argument in sys.argv[1:]])
