@@ -155,11 +155,9 @@ def launches() -> Iterator[Launch]:
         yield from record(case, store_kv, keys, keys, pool[:, 0], slots)
         yield from record(case, rope_shift, pool[:, 0], slots, slots, deltas, rotary(head_dim))
         yield from record(case, copy_blocks, pool, copies)
-        steps = (("prefill", 64), ("decode", 1))[
-            : head_dim // 64
-        ]  # decode's tiles are those of 128
+        steps = (("prefill", 64), ("decode", 1))  # decode's tiles at 64 are those of 128
         for turn, rotation in rotations(rotary(head_dim))[: 1 + head_dim // 64]:
-            for name, rows in steps:
+            for name, rows in steps[: head_dim // 64]:
                 case = f"{name} head_dim {head_dim}{turn}"
                 yield from attention_launches(case, rows, pool[:, 0], 32, **rotation)
     single = torch.empty(2, 2, 2, 1, 1, 80, dtype=torch.bfloat16)  # 1 is a constant to Triton
