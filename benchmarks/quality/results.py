@@ -28,14 +28,17 @@ class Measured(NamedTuple):
 
 
 def load(setup: Setup) -> list[Measured]:
-    """Lines of one case are joined; a later one wins."""
+    """Lines of one case are joined; a later one wins. time: of an arm's passes, over that of the
+    full recompute of the same line."""
     found: dict[tuple[str, str], Measured] = {}
     path = rows.RESULTS / f"{CASES}.jsonl"
     for line in path.read_text().splitlines() if path.exists() else ():
         row = json.loads(line)
         if all(row[name] == value for name, value in setup._asdict().items()):
             key = row["prompt"], row["situation"]
-            found.setdefault(key, Measured(*key, {})).arms.update(row["arms"])
+            arms = found.setdefault(key, Measured(*key, {})).arms
+            for name, arm in row["arms"].items():
+                arms[name] = {**arm, "time": arm.get("ms", 0) / row["full_ms"]}
     return list(found.values())
 
 

@@ -68,6 +68,7 @@ def _arm(cases: Sequence[Measured], name: str) -> dict[str, Any]:
         "top1": mean("top1"),
         "delta_nll": mean("delta_nll"),
         "cost": mean("cost"),
+        "time": mean("time"),
     }
 
 
@@ -92,12 +93,12 @@ def _digits(number: float) -> float:
 
 def text(summary: dict[str, Any]) -> str:
     """A table for the terminal."""
-    lines = [f"{summary['situation']}", f"  {'arm':32}{'cases':>6}{'cost':>7}{'mean KL':>10}"
-             f"{'95 %':>20}{'median':>10}{'top-1':>7}{'dNLL':>9}"]  # fmt: skip
+    lines = [f"{summary['situation']}", f"  {'arm':32}{'cases':>6}{'cost':>7}{'time':>7}"
+             f"{'mean KL':>10}{'95 %':>20}{'median':>10}{'top-1':>7}{'dNLL':>9}"]  # fmt: skip
     for name, arm in summary["arms"].items():
         low, high = arm["interval"]
         lines.append(
-            f"  {name:32}{arm['cases']:6}{arm['cost']:7.3f}{arm['mean_kl']:10.5f}"
+            f"  {name:32}{arm['cases']:6}{arm['cost']:7.3f}{arm['time']:7.3f}{arm['mean_kl']:10.5f}"
             f"{f'{low:.5f}..{high:.5f}':>20}{arm['median_kl']:10.5f}{arm['top1']:7.3f}"
             f"{arm['delta_nll']:9.4f}"
         )

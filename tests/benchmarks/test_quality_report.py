@@ -52,11 +52,12 @@ def test_the_interval_covers_the_mean_about_as_often_as_it_says() -> None:
 
 
 def row(prompt: str, situation: str, **kls: float) -> dict[str, object]:
-    return {"prompt": prompt, "situation": situation, "arms": {n: arm(kl) for n, kl in kls.items()}}
+    arms = {name: {**arm(kl), "ms": 30.0} for name, kl in kls.items()}
+    return {"prompt": prompt, "situation": situation, "full_ms": 120.0, "arms": arms}
 
 
 def arm(kl: float) -> dict[str, float]:
-    return {"kl": kl, "kl_median": kl, "top1": 0.9, "delta_nll": 0.1, "cost": 0.2}
+    return {"kl": kl, "kl_median": kl, "top1": 0.9, "delta_nll": 0.1, "cost": 0.2, "time": 0.25}
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +70,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     one, two = results.load(SETUP)
     assert {name: found["kl"] for name, found in one.arms.items()} == {"none": 0.2, "auto": 0.05}
     assert (two.prompt, two.situation) == ("two", "moved")
+    assert two.arms["none"]["time"] == 0.25
     wanted = ["none", "auto"]
     assert results.missing([one, two], "one", "moved", wanted) == []
     assert results.missing([one, two], "two", "moved", wanted) == ["auto"]
