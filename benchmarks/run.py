@@ -25,6 +25,7 @@ CASES = {
     "disk_ttft": "cases.disk_ttft:run",
     "moved_keys": "cases.moved_keys:run",
     "shift_ttft": "cases.shift_ttft:run",
+    "donor_ttft": "cases.donor_ttft:run",
     "plan_cost": "cases.plan_cost:run",
     "reuse_schemes": "cases.reuse_schemes:run",
 }

@@ -149,7 +149,8 @@ _CACHE_OPTIONS = {
             "--events",
             parser=parse_events,
             metavar="FILE",
-            help="Write BlockStored, BlockRemoved and AllBlocksCleared as JSON Lines; not to stdout.",
+            help="Write BlockStored, BlockRemoved, AllBlocksCleared and RunReused (moved text) as JSON "
+            "Lines; not to stdout.",
         ),
     ],
 }

@@ -166,8 +166,9 @@ _ANALYSIS = {
             "--capacity",
             parser=values.capacities,
             metavar="N[,N…]",
-            help="Blocks, or sizes such as 8GiB; the first is the cache that is replayed. Default: "
-            "a cache that never evicts, and what 90, 95 and 99 % of its hits take.",
+            help="Blocks, or sizes such as 8GiB; the first is the cache that is replayed, unless "
+            "--kv-blocks or --kv-memory says so. Default: a cache that never evicts, and what 90, "
+            "95 and 99 % of its hits take.",
         ),
     ],
     "kv_bytes_per_token": Annotated[
