@@ -9,26 +9,22 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from cases.shift_ttft import HEAD, MOVED, TAIL
 from interleave import interleaved_ms
+from shift_runtime import DONOR_HEAD, HEAD, MOVED, TAIL, answer, open_runtime
 
-from kvtool.config import EngineConfig
-from kvtool.engine.request import Request
-from kvtool.engine.sampling import SamplingParams
 from kvtool.runtime import Runtime
 
 RULES = ("recent", "similar", "consensus")
 CONTEXTS = 4
-CONTEXT = 150  # tokens in front of each copy
 ROUNDS = 7
 
 
 def run() -> Iterable[dict[str, Any]]:
     dice = np.random.default_rng(7)
-    runtimes = {rule: _open(rule) for rule in RULES}
+    runtimes = {rule: open_runtime(donor=rule, repair="first:32") for rule in RULES}
     moved = dice.integers(1000, 40_000, MOVED).tolist()
     for _ in range(CONTEXTS):
-        context = dice.integers(1000, 40_000, CONTEXT).tolist()
+        context = dice.integers(1000, 40_000, DONOR_HEAD).tolist()
         for runtime in runtimes.values():
             _fill(runtime, context + moved)
     means = {rule: _tokens_in_means(runtime) for rule, runtime in runtimes.items()}
@@ -51,25 +47,10 @@ def run() -> Iterable[dict[str, Any]]:
     }
 
 
-def _open(rule: str) -> Runtime:
-    return Runtime.open(
-        EngineConfig(
-            dtype="float32",
-            max_model_len=2048,
-            no_cache_dir=True,
-            reuse="shift",
-            repair="first:32",
-            donor=rule,
-            ungated=True,
-        )
-    )
-
-
 def _fill(runtime: Runtime, tokens: list[int]) -> None:
     """Compute the text behind one more context, and let its mean be made."""
-    _run(runtime, Request(tokens, SamplingParams(max_tokens=1), shift=False))
-    while runtime.engine.has_work:
-        runtime.engine.step()
+    answer(runtime, tokens, shift=False)
+    assert not runtime.engine.has_work
 
 
 def _tokens_in_means(runtime: Runtime) -> int:
@@ -82,15 +63,9 @@ def _shifted(runtime: Runtime, targets: Iterator[list[int]]) -> Callable[[], obj
     """Another prompt each time, so that none goes on from what the last one left."""
 
     def shifted() -> None:
-        request = _run(runtime, Request(next(targets), SamplingParams(max_tokens=1)))
+        request = answer(runtime, next(targets))
         usage = request.usage
         assert usage.shifted_tokens + usage.recomputed_tokens >= MOVED - 2, usage
         assert usage.recomputed_tokens <= 64, usage
 
     return shifted
-
-
-def _run(runtime: Runtime, request: Request) -> Request:
-    for _ in runtime.engine.run([request]):
-        pass
-    return request

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 from interleave import interleaved_ms
+from shift_runtime import DONOR_HEAD, HEAD, MOVED, TAIL, answer, open_runtime
 
-from kvtool.config import REUSE_SCHEMES, EngineConfig
-from kvtool.engine.request import Request
-from kvtool.engine.sampling import SamplingParams
+from kvtool.config import REUSE_SCHEMES
 from kvtool.runtime import Runtime
 
-HEAD, MOVED, TAIL = 400, 1000, 100
-DONOR_HEAD = 150  # tokens in front of the text where it is computed
 DECODED = 32
 ROUNDS = 5
 
@@ -22,7 +19,9 @@ Variants = dict[str, Callable[[], object]]
 
 
 def run() -> Iterable[dict[str, Any]]:
-    runtimes = {scheme: _open(scheme) for scheme in REUSE_SCHEMES}
+    runtimes = {
+        scheme: open_runtime(reuse_scheme=scheme, repair="none") for scheme in REUSE_SCHEMES
+    }
     vocabulary = min(runtime.vocab_size for runtime in runtimes.values())
     tokens = np.random.default_rng(7).integers(1000, vocabulary - 1000, 4000).tolist()
     text, rest = tokens[:MOVED], tokens[MOVED:]
@@ -55,20 +54,6 @@ def _both(times: dict[str, float], name: str) -> dict[str, float]:
     return {scheme: times[f"{name} {scheme}"] for scheme in REUSE_SCHEMES}
 
 
-def _open(scheme: str) -> Runtime:
-    return Runtime.open(
-        EngineConfig(
-            dtype="float32",
-            max_model_len=2048,
-            no_cache_dir=True,
-            reuse="shift",
-            reuse_scheme=scheme,
-            repair="none",
-            ungated=True,
-        )
-    )
-
-
 def _variants(
     runtime: Runtime, donor: list[int], target: list[int], replies: list[list[int]]
 ) -> Variants:
@@ -76,28 +61,20 @@ def _variants(
 
     def cold() -> None:
         runtime.engine.manager.clear()
-        usage = _run(runtime, target, 1, shift=False).usage
+        usage = answer(runtime, target, 1, shift=False).usage
         assert usage.computed_tokens == len(target), usage
 
     def decode() -> None:
-        request = _run(runtime, target, DECODED, shift=False)
+        request = answer(runtime, target, DECODED, shift=False)
         assert request.usage.cached_tokens == len(target) - 1, request.usage
         replies.append(request.output_ids)
 
     def fill() -> None:
         runtime.engine.manager.clear()
-        _run(runtime, donor, 1, shift=False)
+        answer(runtime, donor, 1, shift=False)
 
     def moved() -> None:
-        usage = _run(runtime, target, 1, shift=True).usage
+        usage = answer(runtime, target, 1, shift=True).usage
         assert usage.shifted_tokens >= MOVED - 2, usage
 
     return {"cold": cold, "decode": decode, "fill": fill, "moved": moved}
-
-
-def _run(runtime: Runtime, prompt: list[int], max_tokens: int, *, shift: bool) -> Request:
-    sampling = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
-    request = Request(prompt, sampling, shift=shift)
-    for _ in runtime.engine.run([request]):
-        pass
-    return request

@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 from interleave import interleaved_ms
+from shift_runtime import DONOR_HEAD, HEAD, MOVED, TAIL, answer, open_runtime
 
-from kvtool.config import EngineConfig
-from kvtool.engine.request import Request
-from kvtool.engine.sampling import SamplingParams
 from kvtool.runtime import Runtime
 
-HEAD, MOVED, TAIL = 400, 1000, 100
-DONOR_HEAD = 150  # tokens in front of the text where it is computed
 ROUNDS = 5
 TARGETS = {"none": 0.35, "auto": 0.55, "attn:0.15": 0.60}
 
 
 def run() -> Iterable[dict[str, Any]]:
-    runtimes = {repair: _open(repair) for repair in TARGETS}
+    runtimes = {repair: open_runtime(repair=repair) for repair in TARGETS}
     vocabulary = min(runtime.vocab_size for runtime in runtimes.values())
     tokens = np.random.default_rng(7).integers(1000, vocabulary - 1000, 4000).tolist()
     moved, rest = tokens[:MOVED], tokens[MOVED:]
@@ -46,25 +42,12 @@ def run() -> Iterable[dict[str, Any]]:
     }
 
 
-def _open(repair: str) -> Runtime:
-    return Runtime.open(
-        EngineConfig(
-            dtype="float32",
-            max_model_len=2048,
-            no_cache_dir=True,
-            reuse="shift",
-            repair=repair,
-            ungated=True,
-        )
-    )
-
-
 def _fill(runtime: Runtime, donor: list[int]) -> Callable[[], object]:
     """Compute the text once behind something else; what an earlier round left is forgotten."""
 
     def fill() -> None:
         runtime.engine.manager.clear()
-        _run(runtime, Request(donor, SamplingParams(max_tokens=1), shift=False))
+        answer(runtime, donor, shift=False)
 
     return fill
 
@@ -73,7 +56,7 @@ def _shifted(
     runtime: Runtime, target: list[int], repair: str, sources: dict[str, tuple[int, int]]
 ) -> Callable[[], object]:
     def shifted() -> None:
-        request = _run(runtime, Request(target, SamplingParams(max_tokens=1)))
+        request = answer(runtime, target)
         usage = request.usage
         assert usage.shifted_tokens + usage.recomputed_tokens >= MOVED - 2, usage
         sources[repair] = usage.shifted_tokens, usage.recomputed_tokens
@@ -84,13 +67,7 @@ def _shifted(
 def _cold(runtime: Runtime, target: list[int]) -> Callable[[], object]:
     def cold() -> None:
         runtime.engine.manager.clear()
-        request = _run(runtime, Request(target, SamplingParams(max_tokens=1), shift=False))
+        request = answer(runtime, target, shift=False)
         assert request.usage.computed_tokens == len(target)
 
     return cold
-
-
-def _run(runtime: Runtime, request: Request) -> Request:
-    for _ in runtime.engine.run([request]):
-        pass
-    return request
