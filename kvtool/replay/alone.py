@@ -1,7 +1,7 @@
 """Requests one at a time, straight through the cache.
 
 A request that nothing runs beside, and whose prompt goes into one step, leaves a scheduler nothing
-to decide. These are the calls to `CacheManager` that it makes then, at a fifth of the time.
+to decide. Here `CacheManager` is asked directly for what it would ask for, in less time.
 """
 
 from __future__ import annotations
