@@ -17,7 +17,7 @@ from kvtool.traces.open_trace import open_trace
 from kvtool.traces.prepare import prepare, unit_of
 
 CAPACITIES = (1_000, 10_000, 30_000, 50_000, 100_000)
-ROUNDS = 3
+ROUNDS = 7
 
 
 def run(trace: str) -> Iterable[dict[str, Any]]:

@@ -44,13 +44,11 @@ class BlockPool:
         self._uses = [UNUSED] * num_blocks
         self.num_idle = num_blocks  # without a reference: empty, or cached and unreferenced
         self.num_weak = 0  # blocks held by weak references alone
-        self._num_weak_references = 0
-        self.peak_held = 0
+        self._num_weak_references, self.peak_held = 0, 0
         # Free list: blocks that came back, then all from _first_unused on. Those of evicted runs
         # are appended, as nearly always all of them are taken at once.
         self._returned: list[int] = []
-        self._is_heap = True
-        self._first_unused = 0
+        self._is_heap, self._first_unused = True, 0
         # The same memory. A block's tokens as one item, which numpy copies as a whole:
         self.token_rows = self.tokens.view(np.dtype((np.void, 4 * block_size)))[:, 0]
         # For reading one value, at half the cost of a numpy scalar:
@@ -179,10 +177,9 @@ class BlockPool:
         self.parent_of[blocks[0]] = parent
         self.num_children[blocks] = 1
         self.num_children_of[blocks[-1]] = 0
-        home = 0
         if parent >= 0:
             self.num_children_of[parent] += 1
-            home = self.home_of[parent] + self.block_size
+        home = self.home_of[parent] + self.block_size if parent >= 0 else 0
         end = home + len(blocks) * self.block_size
         self.home[blocks] = np.arange(home, end, self.block_size, dtype=np.int32)
 
@@ -195,7 +192,10 @@ class BlockPool:
         self.num_tokens_of[block] = 0
         if self.ref_count_of[block] == 0:
             heappush(self._returned, block)
-        parent = self.parent_of[block]
+        return self._lose_child(self.parent_of[block])
+
+    def _lose_child(self, parent: int) -> int | None:
+        """The parent, if that may be evicted now."""
         if parent < 0:
             return None
         num_children = self.num_children_of[parent] - 1
@@ -206,11 +206,11 @@ class BlockPool:
         """The same for unreferenced blocks: a leaf, then each the parent of the one before it,
         which is its only child. Returns the last one's parent if that may be evicted now."""
         num_tokens_of = self.num_tokens_of
-        for block in blocks[:-1]:
+        for block in blocks:
             num_tokens_of[block] = 0
-        self._returned += blocks[:-1]
+        self._returned += blocks
         self._is_heap = False
-        return self.forget(blocks[-1])
+        return self._lose_child(self.parent_of[blocks[-1]])
 
     def idle_run(self, leaf: int, limit: int) -> list[int]:
         """An evictable block and at most `limit - 1` in front of it, nearest first, that were used

@@ -48,15 +48,16 @@ class EvictionHeap:
 
         The last one's parent may be evictable once they are gone, and is to be pushed then.
         """
-        *rank, _, leaf, _ = self._pop()
+        heap, home_of = self._heap, self._pool.home_of
+        entry = self._pop()
+        rank, leaf = entry[:-3], entry[-2]
         run = self._pool.idle_run(leaf, limit)
-        home_of = self._pool.home_of
         last = (*rank, -home_of[run[-1]], run[-1])
-        while self._heap and self._heap[0] < last:
-            other = self._heap[0]
+        while heap and heap[0] < last:
+            other = heap[0]
             if other[-2] != leaf and self._is_current(other):
                 return [block for block in run if (*rank, -home_of[block], block) < other]
-            heappop(self._heap)
+            heappop(heap)
         return run
 
     def clear(self) -> None:
@@ -67,8 +68,8 @@ class EvictionHeap:
         return (*self._policy(use), -self._pool.home_of[block], block, use)
 
     def _is_current(self, entry: Entry) -> bool:
-        *_, block, use = entry
-        return self._pool.is_evictable(block) and self._pool.use(block) == use
+        block = entry[-2]
+        return self._pool.use(block) == entry[-1] and self._pool.is_evictable(block)
 
     def _evictable(self) -> list[int]:
         pool = self._pool

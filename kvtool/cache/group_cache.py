@@ -245,7 +245,8 @@ class GroupCache:
         while count:
             victims = self._heap.pop_run(count)
             count -= len(victims)
-            self._forget(victims)
+            if self._events or self.content is not None:
+                self._forget(victims)
             parent = self.index.remove_run(victims)
             if parent is not None:
                 self._heap.push(parent)
