@@ -65,7 +65,8 @@ def _shifted(runtime: Runtime, targets: Iterator[list[int]]) -> Callable[[], obj
     def shifted() -> None:
         request = answer(runtime, next(targets))
         usage = request.usage
-        assert usage.shifted_tokens + usage.recomputed_tokens >= MOVED - 2, usage
+        # A mean is one of whole blocks.
+        assert MOVED - 64 <= usage.shifted_tokens + usage.recomputed_tokens <= MOVED + 1, usage
         assert usage.recomputed_tokens <= 64, usage
 
     return shifted
