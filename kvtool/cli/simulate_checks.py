@@ -120,8 +120,11 @@ def _check_model(request: SimulateRequest) -> None:
         ]
         if unused:
             raise ConfigError(f"With --calibrate no request runs on the model; drop {unused[0]}.")
-    elif request.output_kv:
-        raise ConfigError("--output-kv is for accounting: a model caches its replies in any case.")
+    elif request.output_kv is False:
+        raise ConfigError(
+            "--no-output-kv is for accounting: a model that runs caches its replies in any case.",
+            hint="Drop --no-output-kv, or --model (--tokenizer takes the same name).",
+        )
 
 
 def _option(name: str) -> str:

@@ -30,7 +30,7 @@ class SimulateRequest:
     trace_block_size: int | None = None
     tokenizer: str | None = None
     replay: str = "serial"
-    output_kv: bool = False
+    output_kv: bool | None = None
     prefill_rate: float | None = None
     decode_rate: float | None = None
     calibrate: bool = False
@@ -100,11 +100,13 @@ _REPLAY = {
         ),
     ],
     "output_kv": Annotated[
-        bool,
+        bool | None,
         option(
             REPLAY,
             "--output-kv/--no-output-kv",
-            help="Whether replies are cached too, as they are on a worker that decodes.",
+            help="Whether replies are cached too, as they are on a worker that decodes; a model "
+            "caches them in any case.",
+            show_default="no-output-kv; with --model, output-kv",
         ),
     ],
     "prefill_rate": Annotated[

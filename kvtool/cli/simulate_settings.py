@@ -57,7 +57,7 @@ def settings_for(
     return SimulationSettings(
         engine=choice.config,
         mode=request.replay,
-        output_kv=request.output_kv,
+        output_kv=_caches_replies(request, runtime),
         cost=_cost(request, runtime),
         capacities=tuple(capacities),
         policies=request.policies,
@@ -70,6 +70,13 @@ def settings_for(
         explain=request.explain,
         advice=request.advice,
     )
+
+
+def _caches_replies(request: SimulateRequest, runtime: Runtime | None) -> bool:
+    """A model that runs always does; accounting only where it is asked for."""
+    if request.output_kv is not None:
+        return request.output_kv
+    return runtime is not None and not request.calibrate
 
 
 def _cost(request: SimulateRequest, runtime: Runtime | None) -> CostModel:

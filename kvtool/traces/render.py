@@ -12,8 +12,8 @@ from kvtool.traces.trace_request import ChatPrompt, TextPrompt, TraceRequest
 
 
 class Renderer:
-    """with_replies: whether recorded replies are rendered too; only a replay that caches them, or
-    that makes the model say them again, needs them."""
+    """with_replies: whether requests carry the symbols of recorded replies; only a replay that
+    caches them, or that makes the model say them again, needs more than their length."""
 
     def __init__(self, rendering: Rendering, *, with_replies: bool = True) -> None:
         self.rendering = rendering
@@ -37,7 +37,7 @@ class Renderer:
             symbols=rendered.symbols,
             num_tokens=len(rendered.symbols),
             namespace=namespace_of(request),
-            reply=reply,
+            reply=reply if self._with_replies else _NO_REPLY,
             num_output_tokens=len(reply)
             if request.output_tokens is None
             else request.output_tokens,
@@ -45,7 +45,8 @@ class Renderer:
         )
 
     def _reply(self, request: TraceRequest, prompt: ChatPrompt | TextPrompt) -> Symbols:
-        if not self._with_replies or request.reply is None:
+        is_counted = request.output_tokens is not None and not self._with_replies
+        if request.reply is None or is_counted:
             return _NO_REPLY
         return self.rendering.reply(prompt, request.reply)
 

@@ -211,6 +211,8 @@ def test_verify_calls_moved_text_approximate(moving: Run) -> None:
     assert 0 <= moved["top1_agreement"] <= 1
     human = moving("--ungated", "--verify", "--repair", "none").err
     assert "1 approximate" in human and "with moved text" in human
+    assert "worst max_abs_logit_diff without moved text" in human
+    assert "came from the cache, moved text included" in human
 
 
 def test_effective_options(kvtool: Run, roomy: Path) -> None:
