@@ -30,6 +30,8 @@ RATIOS = (
     ("similar@4/first:32", "recent/first:32"),
     ("consensus@2/first:32", "recent/first:32"),
     ("consensus@4/first:32", "recent/first:32"),
+    ("consensus@4/first:32", "similar@4/first:32"),
+    ("similar@4/first:32", "auto"),
     ("consensus@4/first:16+attn:0.1", "first:16+attn:0.1"),
 )
 
