@@ -10,32 +10,44 @@ from kvtool.replay.totals import Totals
 
 
 class Figures(NamedTuple):
-    """Tokens of one replay. hit_tokens: found in the cache, moved ones included. computed_tokens:
-    what the model worked on, repairs of moved text included."""
+    """Tokens of one replay, each as in its `Totals`."""
 
     prompt_tokens: int
     hit_tokens: int
+    shifted_tokens: int
+    recomputed_tokens: int
     computed_tokens: int
 
     @classmethod
     def of(cls, totals: Totals) -> Figures:
-        return cls(
-            totals.prompt_tokens,
-            totals.hit_tokens + totals.shifted_tokens,
-            totals.computed_tokens + totals.recomputed_tokens,
-        )
+        return cls._make(getattr(totals, name) for name in cls._fields)
+
+    @property
+    def reused_tokens(self) -> int:
+        """Found in the cache, in front or moved; what repair computes again is not among them."""
+        return self.hit_tokens + self.shifted_tokens
+
+    @property
+    def work_tokens(self) -> int:
+        """What the model works on: computed ones, and those that repair computes again."""
+        return self.computed_tokens + self.recomputed_tokens
 
     def as_json(self) -> dict[str, Any]:
-        rate = self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
-        return {**self._asdict(), "hit_rate": rate}
+        whole = self.prompt_tokens or 1
+        return {
+            **self._asdict(),
+            "hit_rate": self.hit_tokens / whole,
+            "reused_tokens": self.reused_tokens,
+            "reused_rate": self.reused_tokens / whole,
+            "work_tokens": self.work_tokens,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """id: the kind. parts: kinds of a combination. after: of the replay that proves it, at the
     same capacity unless the advice is another one. diff: of the first prompt that it changes.
-    reason: why there is no proof; then nothing is gained. command: what does it with kvtool.
-    rewrite: what makes the changed trace, None for a setting.
+    command: what does it with kvtool. rewrite: what makes the changed trace, None for a setting.
     """
 
     id: str
@@ -45,14 +57,13 @@ class Advice:
     after: Figures
     parts: tuple[str, ...] = ()
     diff: str | None = None
-    reason: str | None = None
     command: str | None = None
     rewrite: Rewrite | None = None
 
     @property
     def gain_tokens(self) -> int:
         """Prompt tokens that need not be computed any more."""
-        return self.before.computed_tokens - self.after.computed_tokens
+        return self.before.work_tokens - self.after.work_tokens
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -63,8 +74,6 @@ class Advice:
             "before": self.before.as_json(),
             "after": self.after.as_json(),
             "gain_tokens": self.gain_tokens,
-            "replayed": self.reason is None,
-            "reason": self.reason,
             "diff": self.diff,
             "command": self.command,
         }

@@ -35,15 +35,13 @@ def advise(
     progress: Progress,
     max_requests: int = MAX_REQUESTS,
 ) -> list[Advice]:
-    """Most gain first; what cannot be answered, with the reason, comes last.
+    """Most gain first. What is not tried, `not_advised` tells.
 
     base: of the replay without a model at this capacity. causes: missed tokens by cause. Kinds
     overlap, so their gains do not add up; rewritings that go together are also given as one.
     """
     before = Figures.of(base)
-    if len(workload) > max_requests:
-        return [_too_large(before, len(workload), max_requests)]
-    if before.computed_tokens == 0:
+    if len(workload) > max_requests or before.work_tokens == 0:
         return []
     situation = Situation(
         workload=workload,
@@ -55,8 +53,23 @@ def advise(
     least = max(1, int(MIN_SHARE * before.prompt_tokens))
     found = list(_given(situation, progress))
     worth = [advice for advice in found if advice.gain_tokens >= least]
-    worth.sort(key=lambda advice: -advice.gain_tokens)
-    return [*worth, *_unanswered(situation)]
+    return sorted(worth, key=lambda advice: -advice.gain_tokens)
+
+
+def not_advised(workload: Workload, *, max_requests: int = MAX_REQUESTS) -> dict[str, str]:
+    """Which advice this trace has no answer to, and why."""
+    if len(workload) > max_requests:
+        return {
+            "advice": f"the trace has {len(workload):,} requests; advice is replayed up to "
+            f"{max_requests:,}"
+        }
+    if workload.trace.kind != "text":
+        reason = "it has hash ids, and no text that could be put in another order"
+    elif not any(isinstance(request.prompt, ChatPrompt) for request in workload.trace):
+        reason = "prompts are one text each: which of it may move is not known without messages"
+    else:
+        return {}
+    return {"rewriting_advice": f"not measurable on this trace: {reason}"}
 
 
 def _given(situation: Situation, progress: Progress) -> Iterator[Advice]:
@@ -121,23 +134,3 @@ def first_diff(rewrite: Rewrite, situation: Situation) -> str | None:
             )
             return "\n".join([*lines[:MAX_DIFF_LINES], *more])
     return None
-
-
-def _too_large(before: Figures, requests: int, most: int) -> Advice:
-    reason = f"the trace has {requests:,} requests; advice is replayed up to {most:,}"
-    return _not_answered("all", "Advice", reason, before)
-
-
-def _unanswered(situation: Situation) -> Iterator[Advice]:
-    if not situation.has_text:
-        reason = "it has hash ids, and no text that could be put in another order"
-    elif not any(isinstance(request.prompt, ChatPrompt) for request in situation.requests()()):
-        reason = "prompts are one text each: which of it may move is not known without messages"
-    else:
-        return
-    reason = f"not measurable on this trace: {reason}"
-    yield _not_answered("rewriting", "Rewriting of prompts", reason, situation.before)
-
-
-def _not_answered(name: str, title: str, reason: str, before: Figures) -> Advice:
-    return Advice(id=name, title=title, why=reason, reason=reason, before=before, after=before)

@@ -29,12 +29,12 @@ def combination(
     tried = [dict(zip(kinds, choice)) for choice in product(*kinds.values())]
     best, after = max(
         ((parts, _figures(parts, situation)) for parts in tried),
-        key=lambda t: -t[1].computed_tokens,
+        key=lambda t: -t[1].work_tokens,
     )
     for name in list(best):
         fewer = {other: rewrite for other, rewrite in best.items() if other != name}
         without = _figures(fewer, situation) if fewer else situation.before
-        if without.computed_tokens <= after.computed_tokens:
+        if without.work_tokens <= after.work_tokens:
             best, after = fewer, without
     if len(best) >= 2:
         yield finished(_advice(best, after, situation), situation)

@@ -11,7 +11,7 @@ from kvtool.cache.eviction import POLICIES
 
 
 def eviction(situation: Situation) -> Iterator[Proposal]:
-    """The policy that finds most by analysis; by priority only where requests have one."""
+    """The engine's policy that finds most by analysis; by priority only where requests have one."""
     accesses, own = situation.accesses, situation.settings.engine.evict
     if accesses.num_blocks <= situation.num_blocks:
         return

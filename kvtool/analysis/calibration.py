@@ -12,6 +12,8 @@ import numpy as np
 from kvtool.analysis.accesses import Accesses, Floats, Ints
 
 DISAGREES_PP = 5.0  # of a request's prompt: more than a provider's own granularity explains
+NEARLY_ALL = 0.8  # of the recorded prompt tokens; tokenizers differ by less
+SAME_PP = 0.5  # fits that differ by less are equally good
 TTLS_S = (300, 3600)  # what providers promise: five minutes, or an hour for more money
 
 
@@ -72,9 +74,30 @@ class Calibration:
         return self.recorded_tokens / self.recorded_prompt_tokens
 
     @property
-    def best(self) -> Candidate:
-        """The assumption that the log fits most closely, request by request."""
-        return min(self.candidates, key=lambda one: one.mean_abs_error_pp)
+    def best(self) -> list[Candidate]:
+        """The assumptions that the log fits most closely, request by request: several where they
+        differ by SAME_PP or less."""
+        least = min(one.mean_abs_error_pp for one in self.candidates)
+        return [one for one in self.candidates if one.mean_abs_error_pp <= least + SAME_PP]
+
+    @property
+    def left_out(self) -> str | None:
+        """Where the log holds clearly less text than was sent: what the rates say of the rest."""
+        if self.prompt_tokens >= NEARLY_ALL * self.recorded_prompt_tokens:
+            return None
+        text = (
+            f"the log holds {self.prompt_tokens:,} of {self.recorded_prompt_tokens:,} recorded "
+            "prompt tokens"
+        )
+        error_pp = self.candidates[0].error_pp
+        if error_pp < -SAME_PP:
+            return f"{text}; more was cached than the replay finds: perhaps of what is left out"
+        if error_pp > SAME_PP:
+            return (
+                f"{text}; less was cached than the replay finds: some of it was gone (evicted, "
+                "expired), or what is left out was not cached"
+            )
+        return text
 
 
 def calibration(
@@ -94,7 +117,7 @@ def calibration(
             for one in records
         ]
     )
-    predictions = {"replay": hits, **_other_caches(accesses)}
+    predictions = {"replay": hits, **_other_caches(accesses, hits)}
     rates = recorded / recorded_asked
     share = int(recorded.sum()) / int(recorded_asked.sum())
     return Calibration(
@@ -116,15 +139,22 @@ def _candidate(name: str, hits: Ints, asked: Ints, rates: Floats, share: float) 
     return Candidate(name, int(hits.sum()), rate, 100 * (rate - share), 100 * mean_abs)
 
 
-def _other_caches(accesses: Accesses) -> Mapping[str, Ints]:
-    """Hit tokens by request of caches that hold everything, for ever or for a while."""
+def _other_caches(accesses: Accesses, hits: Ints) -> Mapping[str, Ints]:
+    """Hit tokens by request of caches that hold everything, for ever or for a while.
+
+    Accesses are whole blocks of prompts. What the replay finds behind them, in a part of a block or
+    of a reply, these caches find too, where they have all that is in front.
+    """
     again = accesses.previous >= 0
-    found = {"unlimited": _tokens_by_request(accesses, again)}
+    whole = _tokens_by_request(accesses, again)
+    behind = np.maximum(0, hits - whole)
+    found = {"unlimited": whole + behind}
     if not np.isnan(accesses.arrivals).any():
         times = accesses.arrivals[accesses.requests]
         for ttl_s in TTLS_S:
             recent = again & (times - times[accesses.previous] <= ttl_s)
-            found[f"ttl:{ttl_s}"] = _tokens_by_request(accesses, recent)
+            kept = _tokens_by_request(accesses, recent)
+            found[f"ttl:{ttl_s}"] = kept + np.where(kept == whole, behind, 0)
     return found
 
 

@@ -19,13 +19,16 @@ MAX_NEAR_NAMES = 3
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
     """other: of the same session where its context changed, else the one that shares the longest
-    beginning, the latest of several; None: nothing was before it. shared: symbols. change: what
-    happened to the session's context."""
+    beginning, the latest of several; None: nothing was before it. shared: symbols. longest, most:
+    the one of all that shares the longest beginning, and how many symbols. change: what happened
+    to the session's context."""
 
     request: PreparedRequest
     position: int
     other: Past | None
     shared: int
+    longest: Past | None
+    most: int
     change: Change | None
 
     @property
@@ -57,11 +60,12 @@ def comparison(
         if is_own and request.request.session == target.request.session:
             sessions.change(number, request)
             kept[number] = Past(number, request)
+    longest, most = best, max(0, shared[0])
     change = sessions.change(position, target)
     if change is not None:
         best = kept[change.previous]
         shared = common_prefix(best.request.symbols, target.symbols), True
-    return Comparison(target, position, best, max(0, shared[0]), change)
+    return Comparison(target, position, best, max(0, shared[0]), longest, most, change)
 
 
 def position_of(requests: Iterable[PreparedRequest], request_id: str) -> int:

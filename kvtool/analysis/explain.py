@@ -48,6 +48,7 @@ class Explanation:
             "definitions": {name: names.CAUSES[name] for name in causes},
             "spans": list(self._spans()),
             "compared_with": self._other(),
+            "shares_most_with": self._longest(),
             "first_difference": None if self.difference is None else asdict(self.difference),
             "rewritten": self._rewritten(),
             "recoverable_by_shift_tokens": self.found.recoverable_by_shift_tokens,
@@ -102,6 +103,15 @@ class Explanation:
             "same_session": self.compared.is_same_session,
             "same_namespace": self.compared.is_same_namespace,
         }
+
+    def _longest(self) -> dict[str, Any] | None:
+        """Of all earlier requests, whatever their session."""
+        longest = self.compared.longest
+        if longest is None:
+            return None
+        shared = min(self.compared.most * self.tokens_per_symbol, self.served.prompt_tokens)
+        request = longest.request.request
+        return {"id": request.id, "place": str(request.place), "shared_tokens": shared}
 
     def _rewritten(self) -> dict[str, Any] | None:
         change, other = self.compared.change, self.compared.other

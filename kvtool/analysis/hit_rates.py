@@ -22,25 +22,26 @@ class HitRate(NamedTuple):
 
 DEFINITIONS = {
     "block_cold": "hit blocks / blocks, from an empty cache on",
-    "token_cold": "hit tokens / prompt tokens, from an empty cache on",
+    "token_cold": "tokens of hit blocks / prompt tokens, from an empty cache on",
     "block_warm": "hit blocks / blocks of the second half of the requests, "
     "the first half having filled the cache",
-    "token_warm": "hit tokens / prompt tokens of the second half of the requests, "
+    "token_warm": "tokens of hit blocks / prompt tokens of the second half of the requests, "
     "the first half having filled the cache",
     "request_mean": "mean over requests with a block of hit blocks / blocks, "
     "from an empty cache on",
 }
 
-# Whose own figure a definition is. Counters that run since the start are compared with the cold
-# rate, their increase between two scrapes with the warm one.
+# Whose own figure has the same formula. These count whole blocks, of any number; who finds parts of
+# blocks, or has a least length, says so here. Counters that run since the start are compared with
+# the cold rate, their increase between two scrapes with the warm one.
 REPORTED_BY = {
     "block_cold": ("prefixlens",),
     "token_cold": (
-        "kvtool (hit_rate)",
+        "kvtool (hit_rate; of a radix index with parts of blocks)",
         "vLLM (vllm:prefix_cache_hits / vllm:prefix_cache_queries)",
         "SGLang (sglang:cached_tokens_total / sglang:prompt_tokens_total)",
-        "OpenAI (cached_tokens / prompt_tokens, summed)",
-        "Anthropic (cache_read_input_tokens / all input tokens, summed)",
+        "OpenAI (cached_tokens / prompt_tokens, summed; its least length aside)",
+        "Anthropic (cache_read_input_tokens / all input tokens, summed; its least length aside)",
     ),
     "block_warm": (),
     "token_warm": (

@@ -8,8 +8,8 @@ from kvtool.analysis.first_difference import FirstDifference
 
 REMEDIES = {
     names.FIRST_SIGHT: "Nothing to change: nobody had this text before.",
-    names.DIVERGED: "Put what is shared in front of what differs, or try --reuse shift: it would "
-    "save {recoverable:,} tokens of this prompt.",
+    names.DIVERGED: "Put what is shared in front of what differs, or try --reuse shift: "
+    "{recoverable:,} tokens of this prompt had been seen at another position.",
     names.CONTEXT_REWRITTEN: "Leave earlier messages as they were and append: what changes belongs "
     "behind them.",
     names.CAPACITY: "A cache of {capacity:,} blocks would still have had it with LRU.",

@@ -27,7 +27,7 @@ class SchemeUse:
     net_tokens: need not be computed. Runs are chosen as the engine does, what repair computes
     again is subtracted, and text behind a moved run is no donor, because it is not exact; prompts
     with the same beginning go on from it.
-    rotations: keys turned, one a reused token that moved, in every layer.
+    moved_tokens: reused ones that stood at another position.
     extra_bytes: index of contents that the scheme needs beside the prefix index.
     """
 
@@ -37,7 +37,7 @@ class SchemeUse:
     prompt_tokens: int = 0
     found_tokens: int = 0
     net_tokens: int = 0
-    rotations: int = 0
+    moved_tokens: int = 0
     extra_bytes: int = 0
 
     @property
@@ -138,7 +138,7 @@ class _Replay:
         for run in chosen:
             reused = self._scale * (run.num_tokens - self._repair.of_run(run, size))
             self._use.net_tokens += reused
-            self._use.rotations += reused if run.delta else 0
+            self._use.moved_tokens += reused if run.delta else 0
         exact = self._exact.match(symbols, request.namespace)
         if self._scheme.hit(exact) < self._scheme.hit(prefix):  # the rest of it is approximate
             num_exact = exact.num_tokens

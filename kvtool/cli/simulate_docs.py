@@ -19,7 +19,8 @@ It reads a log of requests and serves it again, in the order of the log or by it
 scheduler and the cache that `generate` has. Without `--model` nothing is computed (no weights, no
 torch): a virtual clock with `--prefill-rate` and `--decode-rate` stands for the model. With `--model`
 the engine computes each request and makes the recorded replies its own; with `--calibrate` the model
-only lends its tokenizer and its rates. A replay on a model starts cold and keeps nothing unless
+only lends its tokenizer and its rates. Replies are cached on a model (`--no-output-kv` is refused there),
+without one only with `--output-kv`. A replay on a model starts cold and keeps nothing unless
 `--cache-dir` or another option of the disk is given, or `--remote`.
 
 Formats ({formats}) are told by the first records; several files, or a folder of them, are one trace.
@@ -36,38 +37,44 @@ bytes need `--kv-bytes-per-token` (`size-calc` has it) or a model.
 
 The JSON document; a part without an answer is null or empty:
 
-- `input`: `format` and `why` it was recognised, `files`, `requests`, `skipped` with `skipped_by_reason`,
-  `block_size`, `tokenizer` with its `limits`, and `warnings`, which go to stderr too.
-- `hit_rates` at unlimited capacity: `value`, `numerator`, `denominator`, `definition`, and who reports the same
-  (`reported_by`).
+- `input`: `format` and `why` it was recognised, `files`, `requests`, `skipped` with `skipped_by_reason`
+  and the first `skipped_places`, `block_size`, `tokenizer` with its `limits`, and `warnings`, which go to stderr too.
+- `hit_rates` at unlimited capacity: `value`, `numerator`, `denominator`, `definition`, and whose own figure has the
+  same formula (`reported_by`).
 - `curve`: for each capacity and policy the rates `block` and `token` of unbroken prefixes, which is what an engine
   can use; `independent_block` and `independent_token` count a cached block wherever it is. Cold, one
   request after another, without replies. `lru_curve` at every capacity where it changes; `capacity_for`:
   blocks for a share of the ceiling. `stability`: LRU in the order of time, of the file, and with
   equal times reversed.
 - `schemes` without a limit: `found_tokens` stand in an earlier prompt; of `net_tokens` what repair computes again
-  is subtracted (`--repair`, `--min-run`); `rotations`: keys turned in every layer; `extra_bytes` of index.
+  is subtracted (`--repair`, `--min-run`); `moved_tokens` of them stood at another position; `extra_bytes` of index.
   `measurable` is false, with the `reason`, where ids are chained hashes.
 - `memory`: what contiguous and paged layouts take, `concurrency` requests in a row at a time.
 - `replay`: what the engine did: `hit_tokens` were found, `cached_tokens` used (the last token of a prompt is
   computed in any case); times of the virtual clock, or measured. `occupancy`: blocks held, cached, free.
 - `misses`: `causes` are a partition of the missed tokens of the replay; see the table.
-  `recoverable_by_shift_tokens` of them `--reuse shift` would save. `over_time`, `top_requests`.
+  `recoverable_by_shift_tokens` of them had been seen at another position in runs worth moving, as if nothing were
+  evicted, repair subtracted: an estimate; the advice `shifted-reuse` is a replay. `over_time`, `top_requests`.
 - `sessions`, those that computed most first; `prefix_tree`: the shared prefixes that save most.
 - `explain`, of the request that `--explain` names: `spans` of its prompt, and the `first_difference` from the request
-  it is nearest to: token, message, field, and the text on both sides.
-- `advice`: changes that keep the meaning, each replayed at the same capacity, best first; `gain_tokens`
-  need not be computed any more. `applied`: what `--apply` wrote.
+  it is compared with (the one before it of its session, where its context changed): token, message, field, and
+  the text on both sides; `shares_most_with`: of all earlier ones.
+- `advice`: changes that keep the meaning, each replayed at the same capacity, best first. `before` and `after` have
+  the keys of `replay` with the same meaning, and `reused_tokens` (hit and shifted ones), their `reused_rate`, and
+  `work_tokens` (computed and recomputed ones), of which `gain_tokens` are saved. `applied`: what `--apply` wrote.
 - `calibration`: the log's own cached tokens against those of the replay and of other caches
-  (`unlimited`, `ttl:300`, `ttl:3600`), as shares of the prompts; `disagreeing`: requests more than 5 points off.
+  (`unlimited`, `ttl:300`, `ttl:3600`), as shares of the prompts; `best` are all that fit within half a point of
+  the closest; `left_out`: what the rates say of text that the log does not hold, else null; `disagreeing`: requests
+  more than 5 points off.
 - `engine`, with `--model`: `requests` with usage, TTFT and, with `--verify`, what reuse changed; `quality` over all.
 - `invariants`: what must be true of any trace; a false one is a bug of kvtool.
 - `effective`: the value of each option, null where it means nothing; `outputs`: files written.
 
-`--requests` writes a line for each request, in order: its tokens by source, `causes`, times,
+`--requests` writes a line for each request, in order: its tokens by source (`cached_tokens`,
+`shifted_tokens`, `recomputed_tokens` and `computed_tokens` are the prompt), `causes`, times,
 `capacity_blocks` (the LRU cache that would have had what was evicted).
 
-| hit rate | is | reported by |
+| hit rate | is | same formula as |
 | --- | --- | --- |
 {rates}
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from kvtool.cache import eviction
 from kvtool.cli import simulate_values as values
 from kvtool.cli.option_groups import OptionGroup
 from kvtool.cli.options import OUTPUT, FormatOption, count, one_of, option
@@ -136,7 +137,8 @@ _REPLAY = {
         option(
             REPLAY,
             "--calibrate",
-            help="Measure both rates on --model in a few seconds, and replay without it.",
+            help="Measure both rates on --model, which computes about 4,200 tokens for it, and "
+            "replay without it.",
         ),
     ],
     "replies": Annotated[
@@ -191,7 +193,7 @@ _ANALYSIS = {
             "--policies",
             parser=values.policies,
             metavar="NAME[,NAME…]",
-            help="Evictions to compare: lru, lfu, fifo, slru, priority, ttl:SECONDS, and belady, "
+            help=f"Evictions to compare: {', '.join(eviction.POLICIES)}, ttl:SECONDS, and belady, "
             "the best there can be.",
             show_default=",".join(POLICIES),
         ),

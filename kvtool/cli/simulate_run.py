@@ -75,7 +75,10 @@ def _report(simulation: Simulation, found: Mapping[str, Any], request: SimulateR
     for warning in found["input"]["warnings"]:
         output.warn(warning)
     for reason, count in found["input"]["skipped_by_reason"].items():
-        output.warn(f"{count:,} skipped: {reason}.")
+        places = found["input"]["skipped_places"].get(reason, [])
+        more = ", …" if count > len(places) else ""
+        where = f" ({'; '.join(places)}{more})" if places else ""
+        output.warn(f"{count:,} skipped: {reason}{where}.")
     if request.format == "json":
         output.write_json(found)
     else:

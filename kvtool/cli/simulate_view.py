@@ -10,7 +10,8 @@ from rich.text import Text
 
 from kvtool.cli.inspect_text import count
 from kvtool.cli.printable import printable
-from kvtool.cli.simulate_drawing import listed, note, number, seconds, section, to_text
+from kvtool.cli.simulate_drawing import listed, note, seconds, section, to_text
+from kvtool.cli.simulate_view_applied import applied_section
 from kvtool.cli.simulate_view_explain import explain_section
 from kvtool.cli.simulate_view_misses import (
     advice_section,
@@ -40,6 +41,7 @@ SECTIONS = (
     sessions_section,
     prefixes_section,
     advice_section,
+    applied_section,
     calibration_section,
 )
 
@@ -88,7 +90,7 @@ def _tail(document: Document) -> Iterator[RenderableType]:
 
 def _checks(document: Document) -> Iterator[RenderableType]:
     failed = [name for name, holds in document["invariants"].items() if not holds]
-    yield note(f"{number(len(document['invariants']))} invariants, {len(failed)} broken")
+    yield note(f"{count(len(document['invariants']), 'invariant')}, {len(failed)} broken")
     for name in failed:
         detail = document["invariant_details"][name]
         yield Text(f"  {name} is false ({detail}): please report it", style="bold red")

@@ -32,11 +32,11 @@ def causes_section(document: Row) -> RenderableType | None:
     )
     header = {"cause": "left", "tokens": "right", "share": "right", "": "left", "means": "text"}
     lines: list[RenderableType] = [table(header, rows)]
-    if recoverable:
+    if recoverable and document["effective"]["reuse"] != "none":
         lines.append(
             note(
-                f"{recoverable:,} of them ({percent(recoverable / total)}) stood in the cache at "
-                "another position: --reuse shift would take them from there"
+                f"{recoverable:,} of them ({percent(recoverable / total)}) had been seen at another "
+                "position, as if nothing were evicted: an estimate, not a replay of --reuse shift"
             )
         )
     return section(f"Why {total:,} tokens missed", *lines)
@@ -46,19 +46,24 @@ def sessions_section(document: Row) -> RenderableType | None:
     rows = document["sessions"]
     if not any(row["session"] is not None for row in rows):
         return None
+    repairs = any(row["recomputed_tokens"] for row in rows)
     header = {"session": "left", "requests": "right", "prompt": "right", "computed": "right"}
+    header |= {"moved, again": "right"} if repairs else {}
     header |= {"hit rate": "right", "": "left", "most missed by": "left"}
     more = [note(f"and {len(rows) - SHOWN_SESSIONS:,} more")] if len(rows) > SHOWN_SESSIONS else []
-    drawn = table(header, (_session(row) for row in rows[:SHOWN_SESSIONS]))
+    drawn = table(header, (_session(row, repairs) for row in rows[:SHOWN_SESSIONS]))
     return section("Sessions that computed most", drawn, *more)
 
 
-def _session(row: Row) -> Iterator[RenderableType]:
+def _session(row: Row, repairs: bool) -> Iterator[RenderableType]:
+    """repairs: of moved text, some tokens of some session were computed again."""
     name, missed = row["session"], row["missed_by_cause"]
     yield "(none)" if name is None else shortened(printable(name), LABEL_WIDTH // 2)
     yield f"{row['requests']:,}"
     yield f"{row['prompt_tokens']:,}"
     yield f"{row['computed_tokens']:,}"
+    if repairs:
+        yield f"{row['recomputed_tokens']:,}"
     yield percent(row["hit_rate"])
     yield bar(row["hit_rate"], "green")
     yield max(missed, key=missed.__getitem__) if missed else ""
@@ -94,10 +99,16 @@ def advice_section(document: Row) -> RenderableType | None:
 
 
 def _advice(one: Row) -> Iterator[RenderableType]:
-    rates = f"{percent(one['before']['hit_rate'])} → {percent(one['after']['hit_rate'])}"
-    proof = "" if one["replayed"] else ", not replayed"
+    before, after = one["before"], one["after"]
+    rates = f"{percent(before['reused_rate'])} → {percent(after['reused_rate'])}"
     gain = Text(f"  {one['gain_tokens']:,} tokens", style="bold green")
-    yield gain.append(f"  {printable(one['title'])} ({rates}{proof})", style="not bold default")
+    yield gain.append(f"  {printable(one['title'])} ({rates})", style="not bold default")
+    if before["shifted_tokens"] != after["shifted_tokens"]:
+        yield note(
+            f"exact hits {before['hit_tokens']:,} → {after['hit_tokens']:,} tokens; moved text, "
+            f"which is approximate, {before['shifted_tokens']:,} → {after['shifted_tokens']:,}",
+            2,
+        )
     yield note(printable(one["why"]), 2)
     if one.get("command"):
         yield note(printable(one["command"]), 2)

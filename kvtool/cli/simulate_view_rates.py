@@ -25,7 +25,7 @@ def rates_section(document: Row) -> RenderableType | None:
         return None
     header = {"definition": "left", "rate": "right", "": "left", "of": "right", "means": "text"}
     return section(
-        "Hit rates of a cache that never evicts",
+        "Hit rates of a cache that never evicts, by whole blocks",
         table(header, (_rate(name, rate) for name, rate in rates.items())),
     )
 
@@ -36,7 +36,7 @@ def _rate(name: str, rate: Row) -> Iterator[RenderableType]:
     yield percent(rate["value"])
     yield bar(rate["value"])
     yield f"{number(rate['numerator'])} / {number(rate['denominator'])}"
-    reported = f" [{', '.join(who)}]" if who else ""
+    reported = f" [same formula: {', '.join(who)}]" if who else ""
     yield Text(rate["definition"] + reported)
 
 
@@ -98,9 +98,9 @@ def _scheme(row: Row) -> Iterator[RenderableType]:
     yield percent(row["token_rate"])
     yield percent(row["net_token_rate"])
     yield bar(row["net_token_rate"])
-    turned = f"; {row['rotations']:,} keys turned" if row["rotations"] else ""
+    moved = f"; {row['moved_tokens']:,} tokens moved" if row["moved_tokens"] else ""
     size = f"; {format_size(row['extra_bytes'])} of index" if row["extra_bytes"] else ""
-    yield f"{row['definition']}{turned}{size}"
+    yield f"{row['definition']}{moved}{size}"
 
 
 def memory_section(document: Row) -> RenderableType | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
 
+from kvtool.cli.inspect_text import count
 from kvtool.cli.printable import printable
 from kvtool.cli.simulate_drawing import bar, note, number, percent, seconds, section, table
 
 SHOWN_REQUESTS = 12
 SHOWN_DISAGREEING = 5
-_NEARLY_ALL = 0.8
 
 Row = Mapping[str, Any]
 
@@ -29,11 +29,13 @@ def replay_section(document: Row) -> RenderableType | None:
         ("of moved text, again", replay["recomputed_tokens"], "yellow"),
         ("computed", replay["computed_tokens"], "red"),
     )
-    for name, tokens, style in parts:
+    for name, tokens, style in parts if document["input"]["kind"] != "lengths" else ():
         if tokens or name in ("from the cache", "computed"):
             share = tokens / whole if whole else None
             rows.append((name, f"{tokens:,}", percent(share), bar(share, style)))
-    blocks = f"{replay['capacity_blocks']:,} blocks ({replay['capacity_reason']})"
+    if not rows:
+        rows = [("from the cache", "not known: lengths have no identity", "", "")]
+    blocks = f"{count(replay['capacity_blocks'], 'block')} ({replay['capacity_reason']})"
     who = "on the model" if replay["engine"] == "model" else "in the engine, without a model"
     return section(
         f"Replay {who}: {replay['mode']}, {blocks}",
@@ -43,9 +45,14 @@ def replay_section(document: Row) -> RenderableType | None:
 
 
 def _facts(replay: Row) -> Iterator[str]:
+    if again := replay["hit_tokens"] - replay["cached_tokens"]:
+        yield (
+            f"{again:,} of the computed tokens were found: the last one of a prompt that is cached "
+            "completely is computed all the same"
+        )
     yield (
-        f"{replay['evicted_blocks']:,} blocks evicted, at most {replay['peak_held_blocks']:,} held "
-        f"at once, {replay['preemptions']:,} preemptions"
+        f"{count(replay['evicted_blocks'], 'block')} evicted, at most "
+        f"{replay['peak_held_blocks']:,} held at once, {count(replay['preemptions'], 'preemption')}"
     )
     if replay["in_flight_tokens"]:
         yield f"{replay['in_flight_tokens']:,} tokens were being computed for another request"
@@ -105,11 +112,14 @@ def calibration_section(document: Row) -> RenderableType | None:
     header = {"cache": "left", "token rate": "right", "error": "right"}
     header |= {"mean by request": "right", "": "left"}
     disagreeing = found["disagreeing"][:SHOWN_DISAGREEING]
+    best = [one["name"] for one in found["candidates"] if one["best"]]
+    more = found["num_disagreeing"] - len(disagreeing)
     return section(
         "Against the log",
         *(note(line) for line in _compared(found)),
-        table(header, (_candidate(one) for one in found["candidates"])),
+        table(header, (_candidate(one, best) for one in found["candidates"])),
         *(note(_disagreement(one), 2, "") for one in disagreeing),
+        *([note(f"and {more:,} more (--format json, --report)", 2)] if more else []),
     )
 
 
@@ -120,20 +130,16 @@ def _compared(found: Row) -> Iterator[str]:
         f"cached, the replay has {percent(predicted['rate'])} of them; "
         f"{number(found['num_disagreeing'])} disagree by more than 5 pp"
     )
-    if predicted["prompt_tokens"] < _NEARLY_ALL * recorded["prompt_tokens"]:
-        yield (
-            f"the text of the log makes {predicted['prompt_tokens']:,} of "
-            f"{recorded['prompt_tokens']:,} recorded prompt tokens: what it leaves out is cached "
-            "mostly, so the real rate is higher"
-        )
+    if found["left_out"]:
+        yield found["left_out"]
 
 
-def _candidate(one: Row) -> Iterator[str]:
+def _candidate(one: Row, best: Sequence[str]) -> Iterator[str]:
     yield one["name"]
     yield percent(one["rate"])
     yield f"{one['error_pp']:+.2f} pp"
     yield f"{one['mean_abs_error_pp']:.2f} pp"
-    yield "fits best" if one["best"] else ""
+    yield ("fits best" if len(best) == 1 else "fits equally well") if one["name"] in best else ""
 
 
 def _disagreement(one: Row) -> str:

@@ -21,7 +21,7 @@ _SHORTEST = 16
 
 def calibrate(engine: Engine, vocab_size: int) -> CostModel:
     """Two prompt lengths give the linear and the quadratic part of a prefill, a short reply the
-    decode rate. Nothing is read from the cache or left in it. Takes seconds.
+    decode rate. Nothing is read from the cache or left in it.
 
     Raises `ConfigError` where context or pool are too small to measure anything.
     """

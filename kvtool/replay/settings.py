@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kvtool.config import CacheConfig, SchedulerConfig
@@ -50,11 +51,19 @@ class ReplaySettings:
 
     def check_fits(self, prepared: PreparedRequest, replies: Replies) -> None:
         """Raises `CacheError` for a request that takes more blocks than there are."""
-        needed = num_blocks_for(replies.num_symbols(prepared), self.unit.block_size)
+        needed = self._blocks_for(prepared, replies)
         if needed > self.cache.num_blocks:
             request = prepared.request
             raise CacheError(
                 f"{request.place}: request {request.id} takes {needed} blocks of "
                 f"{self.unit.block_tokens} tokens; the cache has {self.cache.num_blocks}.",
-                hint=f"Replay with --capacity {needed} or more.",
+                hint=f"Replay with at least --capacity {needed}; others may take more.",
             )
+
+    def most_blocks(self, requests: Iterable[PreparedRequest]) -> int:
+        """What the largest of them takes, at least one: no smaller cache serves them all."""
+        replies = Replies(self.unit, output_kv=self.output_kv)
+        return max((self._blocks_for(prepared, replies) for prepared in requests), default=1)
+
+    def _blocks_for(self, prepared: PreparedRequest, replies: Replies) -> int:
+        return num_blocks_for(replies.num_symbols(prepared), self.unit.block_size)

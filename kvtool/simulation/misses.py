@@ -27,13 +27,15 @@ Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class Tally:
-    """Tokens of some requests in a row, or of one session. t_s: when the first of them arrived."""
+    """Tokens of some requests in a row, or of one session; moved ones are hits too, but for those
+    that are recomputed. t_s: when the first of them arrived."""
 
     first: int
     t_s: float | None = None
     requests: int = 0
     prompt_tokens: int = 0
     hit_tokens: int = 0
+    recomputed_tokens: int = 0
     computed_tokens: int = 0
     causes: Counter[str] = field(default_factory=Counter)
 
@@ -41,6 +43,7 @@ class Tally:
         self.requests += 1
         self.prompt_tokens += served.prompt_tokens
         self.hit_tokens += served.hit_tokens + served.shifted_tokens
+        self.recomputed_tokens += served.recomputed_tokens
         self.computed_tokens += served.computed_tokens
         self.causes.update(causes)
 

@@ -9,7 +9,9 @@ from kvtool.traces.trace_request import TraceRequest
 
 
 def request_row(request: TraceRequest, served: Served) -> dict[str, Any]:
-    """JSON-able; its causes are added where content is known."""
+    """JSON-able; its causes are added where content is known. Cached, shifted, recomputed and computed
+    tokens are the prompt: a cached one that is computed all the same is no `cached` one."""
+    reused = served.shifted_tokens + served.recomputed_tokens
     return {
         "id": request.id,
         "place": str(request.place),
@@ -20,6 +22,7 @@ def request_row(request: TraceRequest, served: Served) -> dict[str, Any]:
         "total_s": served.end_s - served.arrival_s,
         "prompt_tokens": served.prompt_tokens,
         "hit_tokens": served.hit_tokens,
+        "cached_tokens": served.prompt_tokens - reused - served.computed_tokens,
         "shifted_tokens": served.shifted_tokens,
         "recomputed_tokens": served.recomputed_tokens,
         "computed_tokens": served.computed_tokens,

@@ -115,9 +115,17 @@ def _serve(
             block_ids=listeners.block_ids,
         )
     except CacheError as error:
-        simulation.refused = error
+        simulation.refused = error if model is not None else _with_size(error, simulation)
         for part in ("replay", "misses", "sessions", "advice", "calibration", "engine"):
             simulation.unanswered.setdefault(part, error.message)
+
+
+def _with_size(error: CacheError, simulation: Simulation) -> CacheError:
+    """The request that did not fit is the first of them, not the largest."""
+    settings = simulation.settings.replay(simulation.workload.unit, simulation.pool.num_blocks)
+    most = settings.most_blocks(simulation.workload)
+    hint = f"Replay with --capacity {most} or more: the largest request takes {most:,} blocks."
+    return CacheError(error.message, hint=hint)
 
 
 def _both(
@@ -177,7 +185,7 @@ def _records(workload: Workload) -> list[CacheRecord]:
 
 
 def _advise(simulation: Simulation, progress: Progress) -> None:
-    from kvtool.advice.advise import advise
+    from kvtool.advice.advise import advise, not_advised
 
     assert simulation.serving is not None and simulation.misses is not None
     simulation.advice = advise(
@@ -188,3 +196,4 @@ def _advise(simulation: Simulation, progress: Progress) -> None:
         simulation.misses.causes,
         progress=lambda line: progress(line, 0, 1),
     )
+    simulation.unanswered |= not_advised(simulation.workload)

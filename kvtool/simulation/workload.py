@@ -19,8 +19,8 @@ Requests = Callable[[], Iterable[TraceRequest]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload:
-    """rendering: for text only. with_replies: see `Renderer`. requests:
-    in place of those of the trace, text like them.
+    """rendering: for text only. with_replies: see `Renderer`. requests: in place of those of
+    the trace, text like them.
 
     Requests are read and rendered anew for each iteration, unless all of them are small enough to
     be kept.

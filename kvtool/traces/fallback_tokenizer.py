@@ -31,10 +31,9 @@ class FallbackTokenizer:
 
     name = "kvtool-pieces"
     limits = (
-        "kvtool-pieces is not the model's tokenizer: counts differ from the model's (by about 10 % "
-        "either way on English text and code, by more on other languages), tokens begin at other "
-        "characters, so blocks do too, and a model that tokenises its own reply anew may get other "
-        "ids where this one does not. Give --model for exact figures."
+        "kvtool-pieces is not the model's tokenizer, so counts (by about 10 % either way on English "
+        "text and code, by more on other languages) and the ends of blocks differ from the model's: "
+        "give --tokenizer MODEL for exact figures."
     )
 
     def __init__(self) -> None:

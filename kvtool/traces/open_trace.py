@@ -19,7 +19,7 @@ from kvtool.traces.sources import find_files
 from kvtool.traces.survey import Survey, accepted
 from kvtool.traces.trace_file import TraceFile
 from kvtool.traces.trace_format import Format
-from kvtool.traces.trace_request import TraceRequest
+from kvtool.traces.trace_request import Place, TraceRequest
 from kvtool.traces.warnings import warnings_of
 
 
@@ -29,9 +29,9 @@ class Trace:
     files again; only requests that are out of order are held.
 
     format: and why it was recognised. kind: what prompts are. block_size: tokens, of hash ids.
-    skipped: records left out, by reason. timed: every request has a time of arrival.
-    several_predecessors: hash ids that follow different ones; 0: they are chained, and reuse at
-    another position is not measurable; None: no hash ids.
+    skipped: records left out, by reason; skipped_places: the first of them. timed: every request
+    has a time of arrival. several_predecessors: hash ids that follow different ones; 0: they are
+    chained, and reuse at another position is not measurable; None: no hash ids.
 
     survey: what the order, the ids and the acceptance of requests rest on.
     """
@@ -44,6 +44,7 @@ class Trace:
     several_predecessors: int | None
     warnings: tuple[str, ...]
     skipped: Mapping[str, int]
+    skipped_places: Mapping[str, Sequence[Place]]
     lenient: bool
     survey: Survey
 
@@ -122,6 +123,7 @@ def open_trace(
         several_predecessors=survey.predecessors.several if kind == "blocks" else None,
         warnings=(*log.notes, *warnings_of(survey, names, block_size)),
         skipped=_skipped(survey, log),
+        skipped_places=log.places,
         lenient=lenient,
         survey=survey.kept(),
     )

@@ -35,6 +35,10 @@ def recognise(head: Head) -> str | None:
     if isinstance(body.get("messages"), list):
         where = "" if body is first else " in the request's body"
         return None if _are_conversations(head) else f"messages{where}: chat requests"
+    if isinstance(body.get("prompt"), str) and ("model" in body or OWN in first):
+        return "model and prompt: completion requests"
+    if isinstance(body.get("input"), str | list) and _is_responses_body(body):
+        return "model and input: requests to the responses API"
     return None
 
 
@@ -134,6 +138,12 @@ def _is_of_other_format(first: Json) -> bool:
         or ("startTime" in first and "endTime" in first)
         or any(name in first for name in ("hash_ids", "filetype", "simulations", "history"))
     )
+
+
+def _is_responses_body(body: Json) -> bool:
+    """Logs of other formats have an input too, beside an output or the id of a span."""
+    of_others = {"output", "type", "traceId", "trace_id"}
+    return ("model" in body or "instructions" in body) and of_others.isdisjoint(body)
 
 
 def _are_conversations(head: Head) -> bool:

@@ -7,6 +7,8 @@ from collections import Counter
 from kvtool.errors import InputError
 from kvtool.traces.trace_request import Place
 
+SHOWN_PLACES = 3
+
 
 class BadRecord(Exception):
     """A record that is no request. reason: the same for all records with this fault; shown: what
@@ -22,13 +24,14 @@ class BadRecord(Exception):
 
 
 class ReadLog:
-    """skipped: records left out, by reason. first_refused: the first of them, as "file:line: reason",
-    or empty. A note is kept once, with the place it was first true
+    """skipped: records left out, by reason; places: of the first of them. first_refused: the very
+    first, as "file:line: reason", or empty. A note is kept once, with the place it was first true
     of and how many records it was said of."""
 
     def __init__(self, *, lenient: bool = False) -> None:
         self.lenient = lenient
         self.skipped: Counter[str] = Counter()
+        self.places: dict[str, list[Place]] = {}
         self.first_refused = ""
         self._notes: Counter[str] = Counter()
         self._first: dict[str, Place] = {}
@@ -42,6 +45,8 @@ class ReadLog:
             )
         self.first_refused = self.first_refused or f"{place}: {fault}"
         self.skipped[fault.reason] += 1
+        if self.skipped[fault.reason] <= SHOWN_PLACES:
+            self.places.setdefault(fault.reason, []).append(place)
 
     def note(self, text: str, place: Place | None = None) -> None:
         """A warning about the whole trace, or about records like the one at `place`; `text` is the

@@ -6,8 +6,14 @@ from typing import NamedTuple
 
 from kvtool.errors import InputError
 from kvtool.traces.formats import FORMATS, format_named
-from kvtool.traces.trace_file import Head, TraceFile
+from kvtool.traces.trace_file import NOT_UTF8, Head, TraceFile
 from kvtool.traces.trace_format import Format
+
+_TO_UTF8 = "Convert it: iconv -f LATIN1 -t UTF-8 (or from what it is in), or unpack it."
+_FORMATS = (
+    'A line {"messages": [...]} for each request is enough (openai). --input-format NAME reads the '
+    f"file as one of: {', '.join(FORMATS)}."
+)
 
 
 class Recognised(NamedTuple):
@@ -29,7 +35,7 @@ def recognise(file: TraceFile, name: str | None = None) -> Recognised:
             return Recognised(known, why)
     raise InputError(
         f"{file.name} is in no trace format that kvtool knows: {_seen(head)}.",
-        hint=f"If you know better: --input-format {'|'.join(FORMATS)}.",
+        hint=_TO_UTF8 if NOT_UTF8 in head.bad else _FORMATS,
     )
 
 

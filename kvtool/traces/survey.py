@@ -28,7 +28,8 @@ class FileSurvey:
 
 @dataclass(slots=True)
 class Survey:
-    """Of a trace; grows with `add_file`. without_system: chats that name no system prompt."""
+    """Of a trace; grows with `add_file`. without_system: chats that name no system prompt.
+    later_turns: chats that hold an earlier reply. with_session: requests that name theirs."""
 
     consistency: Consistency
     files: list[FileSurvey] = field(default_factory=list)
@@ -36,6 +37,8 @@ class Survey:
     models: Counter[str | None] = field(default_factory=Counter)
     predecessors: Predecessors = field(default_factory=Predecessors)
     without_system: int = 0
+    later_turns: int = 0
+    with_session: int = 0
 
     @property
     def requests(self) -> int:
@@ -71,12 +74,14 @@ class Survey:
 
     def _add(self, request: TraceRequest) -> None:
         self.models[request.model] += 1
+        self.with_session += request.session is not None
         prompt = request.prompt
         if isinstance(prompt, BlockPrompt):
             self.predecessors.add(prompt, request.scope)
         elif isinstance(prompt, ChatPrompt):
             roles = {message.get("role") for message in prompt.messages}
             self.without_system += roles.isdisjoint(SYSTEM_ROLES)
+            self.later_turns += "assistant" in roles
 
 
 def accepted(

@@ -25,6 +25,7 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 HEAD_RECORDS = 32  # what a format is recognised by; fewer where they are long
 HEAD_CHARACTERS = 1 << 18
 FIRST_LINE = 1 << 16  # bytes; a longer one holds a whole record
+NOT_UTF8 = "the record is not UTF-8 text"
 GOES_ON = (b"{", b"[", b",", b":")
 
 Form = Literal["lines", "list", "document"]
@@ -70,7 +71,7 @@ class TraceFile:
                     yield place, line.decode()
                 except UnicodeDecodeError as error:
                     byte = f"byte {error.start + 1} of the line"
-                    log.refuse(place, BadRecord("the record is not UTF-8 text", byte))
+                    log.refuse(place, BadRecord(NOT_UTF8, byte))
 
     def records(self, log: ReadLog) -> Iterator[Record]:
         """The JSON objects of the file, whichever way they are written: one a line, the elements
@@ -118,9 +119,9 @@ class TraceFile:
         try:
             with self._text() as stream:
                 for number, text in enumerate(json_list(stream), start=1):
-                    yield Place(self.name, number), text
+                    yield Place(self.name, number, in_list=True), text
         except BadRecord as fault:  # where an element ends is unknown: so is where the next begins
-            log.refuse(Place(self.name, number + 1), fault)
+            log.refuse(Place(self.name, number + 1, in_list=True), fault)
 
     @contextmanager
     def _text(self) -> Iterator[io.TextIOWrapper]:

@@ -10,13 +10,15 @@ Json = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """Where a request was read; line: of a file with one record a line, else the record, from 1."""
+    """Where a request was read; line: of a file with one record a line, else the record, from 1.
+    in_list: it is an element of a JSON list, whose lines say nothing."""
 
     file: str
     line: int
+    in_list: bool = False
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}, record {self.line}" if self.in_list else f"{self.file}:{self.line}"
 
 
 class ChatPrompt(NamedTuple):

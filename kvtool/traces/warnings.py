@@ -15,6 +15,7 @@ def warnings_of(survey: Survey, file_names: list[str], block_size: int | None) -
     yield from _of_times(survey, file_names)
     yield from _of_ids(survey)
     yield from _of_models(survey)
+    yield from _of_sessions(survey)
     if survey.consistency.kind == "blocks":
         yield _of_hash_ids(survey.predecessors.several)
     if survey.consistency.kind == "lengths":
@@ -49,10 +50,17 @@ def _of_times(survey: Survey, file_names: list[str]) -> Iterator[str]:
     if len(file_names) > 1:
         merged = "merged by time of arrival" if survey.timed else "taken one after another"
         yield f"{len(file_names)} files are {merged}."
-    if survey.timed and (together := overlapping(arrivals)):
+
+
+def of_serial_replay(survey: Survey) -> Iterator[str]:
+    """What the replay should know that serves one request after another."""
+    if not survey.timed:
+        return
+    if together := overlapping([file.arrivals for file in survey.files]):
         yield (
             f"{together:,} of {survey.requests:,} requests arrive while another is in flight or at "
-            "the same moment: a serial replay lets them reuse what was not there yet."
+            "the same moment: a serial replay lets them reuse what was not there yet (--replay "
+            "arrival does not)."
         )
 
 
@@ -64,6 +72,15 @@ def _of_ids(survey: Survey) -> Iterator[str]:
         )
     if shared := survey.ids.shared:
         yield f"Several files use the same request ids ({_some(shared)}): they are called FILE:ID."
+
+
+def _of_sessions(survey: Survey) -> Iterator[str]:
+    if survey.later_turns and not survey.with_session:
+        yield (
+            f"{survey.later_turns:,} of {survey.requests:,} requests go on with a conversation, and "
+            "none names its session (session_id and the like): misses whose cause is a changed or "
+            "dropped earlier turn are told as diverged or first_sight."
+        )
 
 
 def _of_models(survey: Survey) -> Iterator[str]:

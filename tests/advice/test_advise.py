@@ -18,7 +18,8 @@ from advice.chat_traces import (
     workload,
 )
 
-from kvtool.advice.advice import Advice
+from kvtool.advice.advice import Advice, Figures
+from kvtool.advice.advise import not_advised
 
 TEXT = ("tool-order", "volatile-fields", "stable-first", "compaction", "combination")
 GAINS = {
@@ -49,7 +50,7 @@ def test_a_clock_in_front_of_everything(tmp_path: Path) -> None:
     found = advised(load)["volatile-fields"]
     assert "clock" in found.title
     before, after = served(load), found.after
-    assert before.hit_tokens == found.before.hit_tokens
+    assert Figures.of(before) == found.before
     assert after.prompt_tokens - after.computed_tokens == after.hit_tokens
     assert found.gain_tokens == found.before.computed_tokens - after.computed_tokens
     # All but the clock, what follows it, and the first request.
@@ -89,10 +90,10 @@ def test_no_gain_no_advice(tmp_path: Path) -> None:
 
 def test_hash_ids_cannot_be_put_in_order(tmp_path: Path) -> None:
     row = {"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}
-    (found,) = advised(workload(tmp_path, [row])).values()
-    assert found.as_json()["replayed"] is False
-    assert found.reason is not None and "not measurable on this trace" in found.reason
-    assert found.gain_tokens == 0
+    load = workload(tmp_path, [row])
+    assert advised(load) == {}
+    (reason,) = not_advised(load).values()
+    assert "not measurable on this trace" in reason and "hash ids" in reason
 
 
 def test_flat_prompts_have_no_messages(tmp_path: Path) -> None:
@@ -100,14 +101,17 @@ def test_flat_prompts_have_no_messages(tmp_path: Path) -> None:
         {"timestamp": "1000000", "input": words(40), "output": "Hi.", "session_id": "s"},
         {"timestamp": "2000000", "input": words(41), "output": "Hi.", "session_id": "s"},
     ]
-    found = advised(workload(tmp_path, rows))
-    assert found["rewriting"].reason is not None and "messages" in found["rewriting"].reason
+    load = workload(tmp_path, rows)
+    assert {advice.rewrite for advice in advised(load).values()} <= {None}
+    assert "messages" in not_advised(load)["rewriting_advice"]
 
 
 def test_a_large_trace_is_not_replayed_unasked() -> None:
     load = opened(EXAMPLES / "agents.jsonl")
-    (found,) = advised(load, max_requests=7).values()
-    assert found.reason == "the trace has 8 requests; advice is replayed up to 7"
+    assert advised(load, max_requests=7) == {}
+    reason = "the trace has 8 requests; advice is replayed up to 7"
+    assert not_advised(load, max_requests=7) == {"advice": reason}
+    assert not_advised(load) == {}
     assert "combination" in advised(load, max_requests=8)
 
 
@@ -115,11 +119,11 @@ def test_the_document_entry() -> None:
     found = advised(opened(EXAMPLES / "agents.jsonl"), num_blocks=PLENTY)["volatile-fields"]
     entry = json.loads(json.dumps(found.as_json()))
     assert set(entry) == {
-        *("id", "title", "why", "parts", "before", "after", "gain_tokens", "replayed"),
-        *("reason", "diff", "command"),
+        *("id", "title", "why", "parts", "before", "after", "gain_tokens"),
+        *("diff", "command"),
     }
-    assert entry["replayed"] and entry["gain_tokens"] == 1834
-    assert entry["before"]["hit_rate"] == 75 / 4013
+    assert entry["gain_tokens"] == 1834
+    assert entry["before"]["hit_rate"] == entry["before"]["reused_rate"] == 75 / 4013
     assert "+Time: 08:15:02." in entry["diff"].splitlines()
 
 

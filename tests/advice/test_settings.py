@@ -7,6 +7,9 @@ import pytest
 from advice.chat_traces import EXAMPLES, advised, opened, served, system, user, words, workload
 
 from kvtool.advice.pinned_replay import Prefix, replay_pinned
+from kvtool.analysis.policies import policy as analysed
+from kvtool.cache import eviction
+from kvtool.cache.eviction import BlockUse, Rank
 from kvtool.config import EngineConfig
 from kvtool.errors import CacheError
 from kvtool.simulation.settings import SimulationSettings
@@ -26,13 +29,31 @@ def test_capacity(tmp_path: Path) -> None:
     assert found.command == "--capacity 6"
     assert found.before[:2] == (6144, 0)
     assert found.after[:2] == (6144, 3072)
+    assert "LRU finds 95 % of what" in found.why
     # A prompt that is found completely computes its last token.
     assert found.gain_tokens == 2 * (3 * 512 - 1)
 
 
+def test_capacity_for_more_than_the_first_share(tmp_path: Path) -> None:
+    """40 blocks are asked for again at once, one when 9 others have been: 95 % are found already."""
+    often = [n for n in range(1, 41) for _ in (0, 1)]
+    rare = [100, *range(101, 110), 100]
+    found = advised(workload(tmp_path, hash_rows(*([n] for n in often + rare))), num_blocks=1)
+    assert found["capacity"].command == "--capacity 10"
+    assert "LRU finds 99 % of what" in found["capacity"].why
+    assert found["capacity"].gain_tokens == 512 - 1
+
+
+def test_no_capacity_for_a_gain_not_worth_it(tmp_path: Path) -> None:
+    """The same with more that is only asked for once: less than a hundredth of the misses."""
+    once = list(range(200, 300))
+    rows = hash_rows(*([n] for n in [100, *once, 100]))
+    assert "capacity" not in advised(workload(tmp_path, rows), num_blocks=1)
+
+
 def test_no_capacity_where_nothing_is_evicted(tmp_path: Path) -> None:
     load = workload(tmp_path, hash_rows([1, 2, 3], [4, 5, 6], [1, 2, 3], [4, 5, 6]))
-    assert set(advised(load, num_blocks=6)) == {"rewriting"}
+    assert advised(load, num_blocks=6) == {}
 
 
 def scans() -> list[list[int]]:
@@ -76,6 +97,24 @@ def test_eviction(tmp_path: Path) -> None:
     assert found.command in ("--evict lfu", "--evict slru")
 
 
+def newest_first(use: BlockUse) -> Rank:
+    return (-use.last_use,)
+
+
+def test_a_new_policy_of_the_engine_is_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line in the engine's table is all it takes; the others are gone, so that none ties."""
+    for name in eviction.POLICIES.keys() - {"lru"}:
+        monkeypatch.delitem(eviction.POLICIES, name)
+    for table in (eviction.POLICIES, analysed.POLICIES):  # the second is made from the first
+        monkeypatch.setitem(table, "newest-first", f"{__name__}:newest_first")
+    load = workload(tmp_path, hash_rows(*([n] for n in (1, 2, 3) * 4)))
+    found = advised(load, num_blocks=2)["eviction"]
+    assert found.command == "--evict newest-first"
+    assert found.before.hit_tokens == 0 < found.after.hit_tokens
+
+
 def test_block_size(tmp_path: Path) -> None:
     """40 shared tokens hold two blocks of 16, or five of 8."""
     rows = [
@@ -94,8 +133,8 @@ def test_shifted_reuse_counts_repairs() -> None:
     found = advised(load)["shifted-reuse"]
     totals = served(load, SimulationSettings(engine=EngineConfig(reuse="shift")))
     assert totals.recomputed_tokens > 0
-    assert found.after.computed_tokens == totals.computed_tokens + totals.recomputed_tokens
-    assert found.gain_tokens == found.before.computed_tokens - found.after.computed_tokens > 0
+    assert found.after.work_tokens == totals.computed_tokens + totals.recomputed_tokens
+    assert found.gain_tokens == found.before.work_tokens - found.after.work_tokens > 0
 
 
 def test_none_is_given_twice() -> None:

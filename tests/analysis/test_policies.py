@@ -7,11 +7,12 @@ from analysis.small_traces import IDS, TEXT, Turn, accesses_of, plain, totals, t
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvtool.analysis.policies.policy import POLICIES, parse_policy
+from kvtool.analysis.policies.policy import POLICIES, SIMULATED, parse_policy
 from kvtool.analysis.policies.ranked import ranked
 from kvtool.analysis.policy_hits import policy_hits
 from kvtool.cache import eviction
 from kvtool.errors import ConfigError
+from kvtool.names import lookup
 
 NAMES = [name if name != "ttl" else "ttl:4" for name in POLICIES]
 
@@ -25,6 +26,9 @@ def expected(name, turns, requests, capacity):
             return oracle.leaves_first(requests, priorities, capacity, oracle.priority)
         case "ttl:4":
             return oracle.ttl(requests, [turn.arrival for turn in turns], capacity, 4)
+        case _ if name not in SIMULATED:
+            rank = lookup(eviction.POLICIES, name, "policy")
+            return oracle.leaves_first(requests, priorities, capacity, rank)
     return getattr(oracle, name)(requests, capacity)
 
 
@@ -72,6 +76,12 @@ def test_lru_by_leaves_is_lru_by_stack(trace):
     by_stack = parse_policy("lru").simulate(accesses, capacities)
     for leaves, stack in zip(ranked(accesses, capacities, eviction.lru), by_stack):
         assert np.array_equal(leaves, stack)
+
+
+def test_every_policy_of_the_engine_is_known():
+    assert set(eviction.POLICIES) <= set(POLICIES)
+    ranks = set(POLICIES) - set(SIMULATED)
+    assert ranks == set(eviction.POLICIES) - set(SIMULATED) and ranks
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,7 +146,7 @@ def test_ttl_refuses_a_trace_without_times():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mru", "Unknown policy 'mru'"),
+        ("no-such", "Unknown policy 'no-such'"),
         ("lru:5", "'lru' takes no '5'"),
         ("ttl", "SECONDS is ''"),
         ("ttl:0", "SECONDS is '0'"),

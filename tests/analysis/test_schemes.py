@@ -43,7 +43,7 @@ class Expected:
     """One scheme over a trace, by comparing with every prompt before."""
 
     def __init__(self, turns, repair, min_run, *, aligned, moves=True):
-        self.found = self.net = self.rotations = 0
+        self.found = self.net = self.moved = 0
         every, exact = [], []
         for turn in turns:
             prompt = turn.symbols
@@ -64,7 +64,7 @@ class Expected:
                 for run in chosen:
                     reused = run.num_tokens - repair.cost(run.num_tokens, run.at_sink, SIZE)
                     self.net += reused
-                    self.rotations += reused if run.delta else 0
+                    self.moved += reused if run.delta else 0
                 if chosen:
                     end = min(end, chosen[0].start)
             every.append((turn.namespace, prompt))
@@ -88,7 +88,7 @@ def test_moved_text(repair, min_run, turns):
     for use, aligned in zip(uses, (True, False)):
         wanted = Expected(turns, parse_repair(repair), min_run, aligned=aligned)
         assert (use.found_tokens, use.net_tokens) == (wanted.found, wanted.net), use.scheme
-        assert use.rotations == wanted.rotations, use.scheme
+        assert use.moved_tokens == wanted.moved, use.scheme
 
 
 @given(texts())
@@ -98,7 +98,7 @@ def test_exact_prefixes(turns):
     for use, aligned in zip(uses, (True, False)):
         wanted = Expected(turns, Repair("none"), 2, aligned=aligned, moves=False)
         assert use.found_tokens == use.net_tokens == wanted.found
-        assert (use.rotations, use.extra_bytes) == (0, 0)
+        assert (use.moved_tokens, use.extra_bytes) == (0, 0)
 
 
 @given(traces())
@@ -120,7 +120,7 @@ def test_a_document_behind_another_head():
     assert (chain.found_tokens, radix.found_tokens, grid.found_tokens) == (0, 1, 0)
     assert anywhere.found_tokens == 1 + 300
     assert anywhere.net_tokens == 1 + 300 - 80  # a quarter, in whole blocks
-    assert anywhere.rotations == 220
+    assert anywhere.moved_tokens == 220
     assert anywhere.net_token_rate == 221 / (338 + 318)
 
 

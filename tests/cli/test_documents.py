@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from cli.shown_output import ROOT, Shown, commands, shown
@@ -16,6 +19,7 @@ from kvtool.analysis.policies.policy import POLICIES
 from kvtool.analysis.scheme import SCHEMES
 from kvtool.report.exports.export import EXPORTS
 from kvtool.traces.formats import FORMATS
+from kvtool.traces.trace_request import Prompt, TraceRequest
 
 DOCUMENTS = ("README.md", "examples/README.md", "docs/simulate-agent.md")
 SHOWN = [one for document in DOCUMENTS for one in shown(document)]
@@ -58,6 +62,27 @@ def test_every_name_is_explained(names: dict[str, str]) -> None:
     text = (ROOT / "docs" / "simulate-agent.md").read_text()
     told = text.replace("`ttl:SECONDS`", "`ttl`").replace("--export ", "`").replace(":OUT`", "`")
     assert {name for name in names if f"`{name}`" not in told} == set()
+
+
+COUNTED = (*DOCUMENTS, "docs/roadmap.md", "docs/extending.md", "docs/cli.md")
+
+
+def test_formats_are_counted() -> None:
+    """CHANGELOG.md tells of a release, so it is not among them."""
+    told = {
+        document: set(re.findall(r"(\d+)\s+formats", (ROOT / document).read_text()))
+        for document in COUNTED
+    }
+    assert told["README.md"] and told["docs/roadmap.md"]
+    assert set().union(*told.values()) == {str(len(FORMATS))}
+
+
+def test_the_recipe_for_a_format_has_all_there_is() -> None:
+    recipes = (ROOT / "docs" / "extending.md").read_text()
+    recipe = recipes.split("## A trace format")[1].split("\n## ")[0]
+    names = {prompt.__name__ for prompt in get_args(Prompt)}
+    names |= {field.name for field in fields(TraceRequest)}
+    assert {name for name in names if f"`{name}`" not in recipe} == set()
 
 
 def test_make_demo_replays_every_trace() -> None:

@@ -99,7 +99,7 @@ def test_summary_tells_everything(simulate: Run) -> None:
         "agents.jsonl: 8 requests, 4,013 prompt tokens",
         "read as OpenAI chat requests",
         "token_cold",
-        "[kvtool,",
+        "kvtool, vLLM",
         "40 blocks (the first --capacity)",
         "Why 3,9",
         "belady",
@@ -219,8 +219,8 @@ def test_the_log_itself_calibrates(simulate: Run, tmp_path: Path) -> None:
     assert found["error_pp"] > 20
     (worst,) = [one for one in found["disagreeing"] if one["idle_s"] and one["idle_s"] > 300]
     assert worst["place"] == "log.jsonl:3" and "expired (TTL)" in worst["likely"]
-    (best,) = [one["name"] for one in found["candidates"] if one["best"]]
-    assert best == "ttl:300"
+    best = [one["name"] for one in found["candidates"] if one["best"]]
+    assert best == ["ttl:300", "ttl:3600"], "both had forgotten it after 4,990 s"
     assert "Against the log" in simulate(path).out
 
 
@@ -248,7 +248,7 @@ def test_a_cache_that_is_too_small_is_told_behind_the_analysis(simulate: Run) ->
     result = simulate(APPEND, "--capacity", "5", "--format", "json")
     assert result.code == 4
     assert result.json["curve"][0]["capacity_blocks"] == 5
-    assert "takes 31 blocks" in result.err and "--capacity 31" in result.err
+    assert "takes 31 blocks" in result.err and "--capacity 44" in result.err
 
 
 OK, BAD = {"messages": MESSAGES}, '{"messages": '
@@ -369,7 +369,7 @@ def test_clock_in_the_system_prompt(kvtool: Run, tmp_path: Path) -> None:
     assert (difference["message"], difference["field"]) == (0, "content")
     assert difference["pattern"]
     moved = next(one for one in found["advice"] if "volatile" in one["id"])
-    assert moved["replayed"] and moved["gain_tokens"] > 300
+    assert moved["gain_tokens"] > 300
     assert moved["after"]["hit_rate"] > 0.5 > 0.1 > moved["before"]["hit_rate"]
 
 
@@ -433,7 +433,7 @@ def named(*args: str) -> list[str]:
         (named("t", "--donor", "recent"), "--donor would do nothing"),
         (named("t", "--model", "m", "--tokenizer", "m"), "drop --tokenizer"),
         (named("t", "--model", "m", "--decode-rate", "5"), "times are measured"),
-        (named("t", "--model", "m", "--output-kv"), "--output-kv"),
+        (named("t", "--model", "m", "--no-output-kv"), "Drop --no-output-kv, or --model"),
         (named("t", "--model", "m", "--calibrate", "--verify"), "drop --verify"),
         (named("t", "--no-advice", "--apply", "x"), "drop --no-advice"),
         (named("t", "--requests", "-"), "stdout carries the report"),

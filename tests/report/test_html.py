@@ -70,6 +70,7 @@ def found() -> dict[str, Any]:
         "predicted": {"cached_tokens": 4, "prompt_tokens": 10, "rate": 0.4},
         "error_pp": -10.0,
         "mean_abs_error_pp": 10.0,
+        "left_out": None,
         "candidates": [candidate | {"mean_abs_error_pp": 10.0, "best": True}],
         "disagreeing": [row | rates | {"predicted_rate": 0.3}],
     }

@@ -102,4 +102,4 @@ def test_results_have_the_events_in_their_history(tmp_path: Path) -> None:
 def test_a_bad_event_is_refused_with_its_number(tmp_path: Path, broken: Any, reason: str) -> None:
     with pytest.raises(InputError) as error:
         trace_of(tmp_path, [*EVENTS, broken])
-    assert error.value.message.startswith(f"run.json:11: {reason}")
+    assert error.value.message.startswith(f"run.json, record 11: {reason}")

@@ -11,6 +11,7 @@ import pytest
 from kvtool.traces.open_trace import Trace, open_trace
 from kvtool.traces.prepare import prepare, unit_of
 from kvtool.traces.trace_request import BlockPrompt
+from kvtool.traces.warnings import of_serial_replay
 
 FOLDER = Path(os.environ["KVTOOL_TRACES"])
 
@@ -26,7 +27,8 @@ def test_what_the_conversation_trace_holds(conversation: Trace) -> None:
     assert (len(trace), trace.several_predecessors, trace.timed) == (12_031, 0, True)
     times = [request.arrival_s or 0.0 for request in trace]
     assert (times[0], times[-1], len(set(times))) == (0.0, 3536.999, 1_180)
-    assert any("10,851 of 12,031 requests arrive while" in warning for warning in trace.warnings)
+    together = list(of_serial_replay(trace.survey))
+    assert any("10,851 of 12,031 requests arrive while" in warning for warning in together)
     assert not any("backwards" in warning for warning in trace.warnings)
 
 

@@ -70,8 +70,8 @@ def test_a_signal_between_two_reads_of_a_pipe() -> None:
     [
         (b"[]", "it has no record with a field"),
         (b"{}", "it has no record with a field"),
-        (b"[5]", "t.json:1: the record is not a JSON object"),
-        (b'[{"a": ', "t.json:1: the record is not JSON"),
+        (b"[5]", "t.json, record 1: the record is not a JSON object"),
+        (b'[{"a": ', "t.json, record 1: the record is not JSON"),
         (b'{"a": }', "t.json:1: the record is not JSON"),
         (b'{"a": "\x9d"}', "t.json:1: the record is not UTF-8 text: byte 8 of the line"),
         (b'{"a": ' + b"[" * 999 + b"]" * 999 + b"}", "t.json:1: the record is not usable JSON"),

@@ -46,7 +46,7 @@ def test_each_reply_of_a_trajectory_is_a_request(tmp_path: Path) -> None:
 
 def test_a_bad_trajectory_is_refused_with_its_number(tmp_path: Path) -> None:
     runs = [{"task_id": 0, "traj": TRAJ}, {"task_id": 1, "traj": [{"content": "x"}]}]
-    with pytest.raises(InputError, match=r"runs\.json:2: a message has no role"):
+    with pytest.raises(InputError, match=r"runs\.json, record 2: a message has no role"):
         trace_of(tmp_path, runs)
 
 

@@ -58,8 +58,8 @@ class CauseSpan(NamedTuple):
 class RequestCauses(NamedTuple):
     """position: of the request in the order of the trace. spans: ascending; they hold exactly the
     missed tokens. recoverable_by_shift_tokens: of those behind everything that was seen with the
-    same beginning, how many shifted reuse would save, what repair computes again subtracted, from
-    a cache that evicts nothing; 0 where it is on already. capacity_blocks: what LRU takes to hit
+    same beginning, how many had been seen at another position in runs worth moving, what repair
+    computes again subtracted, as if nothing were evicted; 0 where shifted reuse is on. capacity_blocks: what LRU takes to hit
     all that was evicted; None where nothing was, or where this capacity suffices."""
 
     position: int

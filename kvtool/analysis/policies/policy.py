@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kvtool.analysis.accesses import Accesses
+from kvtool.cache import eviction
 from kvtool.errors import ConfigError
 from kvtool.names import lookup
 
@@ -21,15 +22,14 @@ Mask = npt.NDArray[np.bool_]
 # then, into a cache that was empty at the start; capacities are 1 or more.
 Simulate = Callable[[Accesses, Sequence[int]], Iterator[Mask]]
 
-POLICIES = {
+SIMULATED = {
     "lru": "kvtool.analysis.policies.lru:lru",
-    "fifo": "kvtool.analysis.policies.fifo:fifo",
     "lfu": "kvtool.analysis.policies.lfu:lfu",
-    "slru": "kvtool.analysis.policies.ranked:slru",
+    "fifo": "kvtool.analysis.policies.fifo:fifo",
     "ttl": "kvtool.analysis.policies.ttl:ttl",
-    "priority": "kvtool.analysis.policies.ranked:priority",
     "belady": "kvtool.analysis.policies.belady:belady",
 }
+POLICIES = eviction.POLICIES | SIMULATED  # the engine's others by their rank
 
 
 class Policy(NamedTuple):
@@ -42,7 +42,7 @@ class Policy(NamedTuple):
 def parse_policy(text: str) -> Policy:
     """A name of POLICIES, or ttl:SECONDS; raises `ConfigError`."""
     name, colon, amount = text.partition(":")
-    simulate = lookup(POLICIES, name, "policy")
+    simulate = _simulate(name)
     if name != "ttl":
         if colon:
             raise ConfigError(f"Policy {name!r} takes no {amount!r}; only ttl has a parameter.")
@@ -53,3 +53,12 @@ def parse_policy(text: str) -> Policy:
             hint="For example ttl:300 (five minutes) or ttl:3600.",
         )
     return Policy(text, partial(simulate, seconds=float(amount)))
+
+
+def _simulate(name: str) -> Any:
+    found = lookup(POLICIES, name, "policy")
+    if name in SIMULATED:
+        return found
+    from kvtool.analysis.policies.ranked import ranked
+
+    return partial(ranked, policy=found)

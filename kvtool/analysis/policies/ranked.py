@@ -10,27 +10,15 @@ import numpy as np
 
 from kvtool.analysis.accesses import Accesses
 from kvtool.analysis.policies.policy import Mask
-from kvtool.cache import eviction
 from kvtool.cache.eviction import BlockUse, EvictionPolicy
 
 Entry = tuple[float, ...]  # (*rank, block)
 _NONE = -1
 
 
-def slru(accesses: Accesses, capacities: Sequence[int]) -> Iterator[Mask]:
-    """Segmented LRU as the engine has it: blocks never hit go before those that were, each
-    segment least recently used first, and a block never before those behind it."""
-    return ranked(accesses, capacities, eviction.slru)
-
-
-def priority(accesses: Accesses, capacities: Sequence[int]) -> Iterator[Mask]:
-    """Lowest priority first, as the engine has it: a block's is the highest of the requests that
-    used it; least recently used first within one, and a block never before those behind it."""
-    return ranked(accesses, capacities, eviction.priority)
-
-
 def ranked(accesses: Accesses, capacities: Sequence[int], policy: EvictionPolicy) -> Iterator[Mask]:
-    """Any policy of the engine, which serves one request at a time and keeps what it uses.
+    """Any policy of the engine, which serves one request at a time and keeps what it uses: the
+    block of the lowest rank goes first, and never before those behind it.
 
     Of a request larger than the capacity the leading blocks stay.
     """

@@ -58,7 +58,7 @@ def _spec(rows: list[dict[str, Any]]) -> alt.LayerChart:
 
 def _table(rows: list[Document]) -> Table:
     return Table.of(
-        "scheme|finds|tokens found#|share#|net of repair#|rotations#|extra bytes#|not measurable",
+        "scheme|finds|tokens found#|share#|net of repair#|moved#|extra bytes#|not measurable",
         (
             (
                 row["scheme"],
@@ -66,7 +66,7 @@ def _table(rows: list[Document]) -> Table:
                 whole(row["found_tokens"]),
                 percent(row["token_rate"]),
                 percent(row["net_token_rate"]),
-                whole(row["rotations"]),
+                whole(row["moved_tokens"]),
                 size(row["extra_bytes"]),
                 row["reason"] or "",
             )

@@ -10,7 +10,8 @@ LISTED = 100
 
 
 def calibration(found: Calibration) -> dict[str, Any]:
-    """The first of the candidates is the replay; of the requests that disagree the worst."""
+    """The first of the candidates is the replay; of the requests that disagree the worst. best:
+    of several candidates where they fit alike."""
     replay, best = found.candidates[0], found.best
     return {
         "requests": found.requests,
@@ -26,7 +27,8 @@ def calibration(found: Calibration) -> dict[str, Any]:
         },
         "error_pp": replay.error_pp,
         "mean_abs_error_pp": replay.mean_abs_error_pp,
-        "candidates": [{**one._asdict(), "best": one is best} for one in found.candidates],
+        "left_out": found.left_out,
+        "candidates": [{**one._asdict(), "best": one in best} for one in found.candidates],
         "num_disagreeing": len(found.disagreeing),
         "disagreeing": [one._asdict() for one in found.disagreeing[:LISTED]],
     }

@@ -47,6 +47,7 @@ def sessions(simulation: Simulation) -> list[dict[str, Any]]:
             "hit_tokens": tally.hit_tokens,
             "hit_rate": share(tally.hit_tokens, tally.prompt_tokens),
             "missed_by_cause": _known(tally.causes),
+            "recomputed_tokens": tally.recomputed_tokens,
             "computed_tokens": tally.computed_tokens,
         }
         for name, tally in found.items()

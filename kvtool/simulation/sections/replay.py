@@ -18,6 +18,7 @@ def replay(simulation: Simulation) -> dict[str, Any] | None:
     if serving is None:
         return None
     totals, measured = serving.totals, simulation.model is not None
+    knows = simulation.workload.trace.kind != "lengths"
     return {
         "engine": "model" if measured else "simulated",
         "mode": settings.mode,
@@ -34,8 +35,8 @@ def replay(simulation: Simulation) -> dict[str, Any] | None:
         "computed_tokens": totals.computed_tokens,
         "in_flight_tokens": totals.in_flight_tokens,
         "output_tokens": totals.output_tokens,
-        "hit_rate": share(totals.hit_tokens, totals.prompt_tokens),
-        "block_hit_rate": share(totals.hit_blocks, totals.num_blocks),
+        "hit_rate": share(totals.hit_tokens, totals.prompt_tokens) if knows else None,
+        "block_hit_rate": share(totals.hit_blocks, totals.num_blocks) if knows else None,
         "evicted_blocks": totals.evicted_blocks,
         "preemptions": totals.preemptions,
         "peak_held_blocks": totals.peak_held_blocks,

@@ -28,7 +28,7 @@ def _scheme(use: SchemeUse) -> dict[str, Any]:
         "net_tokens": use.net_tokens,
         "token_rate": use.token_rate,
         "net_token_rate": use.net_token_rate,
-        "rotations": use.rotations,
+        "moved_tokens": use.moved_tokens,
         "extra_bytes": use.extra_bytes,
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvtool.simulation.simulation import Simulation
 from kvtool.simulation.workload import Workload
+from kvtool.traces.warnings import of_serial_replay
 
 SHOWN_MODELS = 20
 
@@ -27,6 +28,10 @@ def input_section(simulation: Simulation) -> dict[str, Any]:
         "requests": len(trace),
         "skipped": sum(trace.skipped.values()),
         "skipped_by_reason": dict(trace.skipped),
+        "skipped_places": {
+            reason: [str(place) for place in places]
+            for reason, places in trace.skipped_places.items()
+        },
         "block_size": workload.unit.block_tokens,
         "tokens_per_symbol": workload.unit.tokens_per_symbol,
         "tokenizer": rendering and {"name": rendering.name, "limits": rendering.limits or None},
@@ -44,9 +49,12 @@ def input_section(simulation: Simulation) -> dict[str, Any]:
 
 def warnings_of(simulation: Simulation) -> list[str]:
     """Of the trace, then what makes the figures less than exact."""
-    return [*simulation.workload.trace.warnings, *_own(simulation.workload)]
+    workload = simulation.workload
+    serial = simulation.settings.mode == "serial"
+    of_replay = of_serial_replay(workload.trace.survey) if serial else ()
+    return [*workload.trace.warnings, *of_replay, *_of_rendering(workload)]
 
 
-def _own(workload: Workload) -> list[str]:
+def _of_rendering(workload: Workload) -> list[str]:
     limits = workload.rendering.limits if workload.rendering is not None else ""
     return [limits] if limits else []
