@@ -13,7 +13,7 @@ from kvtool.config import REUSE_SCHEMES
 from kvtool.runtime import Runtime
 
 DECODED = 32
-ROUNDS = 5
+ROUNDS = 3
 
 Variants = dict[str, Callable[[], object]]
 

@@ -1,4 +1,5 @@
-"""The command line in this process: its output, its exit code, and models loaded once."""
+"""The command line in this process: its output, its exit code, models loaded once, and its commands
+on a tiny model."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 import model_files
 import pytest
 from command_line import Result, Run
+from simulation.example_document import write_blocks
 
 from kvtool.cli import app
 
@@ -55,3 +57,53 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def generate(kvtool: Run, tiny: Path) -> Run:
     """`kvtool generate` on the tiny model, in fp32."""
     return functools.partial(kvtool, "generate", "--model", tiny, "--dtype", "fp32")
+
+
+@pytest.fixture
+def ask(generate: Run) -> Run:
+    return functools.partial(generate, "--max-tokens", "2")
+
+
+@pytest.fixture
+def inspect(kvtool: Run, tiny: Path) -> Run:
+    """`kvtool inspect-cache` on the cache folder of the test, with the tiny model for prompts."""
+
+    def run(*args: str | Path) -> Any:
+        return kvtool("inspect-cache", "--model", tiny, "--dtype", "fp32", *args)
+
+    return run
+
+
+@pytest.fixture
+def document(inspect: Run) -> Any:
+    """The same, as JSON; the exit code is 0."""
+
+    def run(*args: str | Path) -> Any:
+        result = inspect(*args, "--format", "json")
+        assert result.code == 0, result.err
+        assert result.out.count("\n") == 1
+        return result.json
+
+    return run
+
+
+@pytest.fixture
+def notes(kvtool: Run, tiny: Path, tmp_path: Path) -> Path:
+    """A file whose KV is kept."""
+    path = tmp_path / "notes.md"
+    path.write_text("The pool has 2048 blocks. A block is freed when nobody uses it.")
+    assert kvtool("prefill", path, "--model", tiny, "--dtype", "fp32").code == 0
+    return path
+
+
+@pytest.fixture
+def simulate(kvtool: Run) -> Run:
+    def run(*args: str | Path, stdin: bytes = b"") -> Result:
+        return kvtool("simulate-agent", "--no-advice", *args, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def blocks(tmp_path: Path) -> Path:
+    return write_blocks(tmp_path / "blocks.jsonl")

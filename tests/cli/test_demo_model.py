@@ -87,9 +87,16 @@ def stdin_and_arguments(example: str) -> tuple[bytes, list[str]]:
     return b"", words[1:]
 
 
-@pytest.mark.parametrize("example", generate_command.EXAMPLES + prefill_command.EXAMPLES)
-def test_examples_of_the_help(kvtool: Run, example: str, monkeypatch: Any) -> None:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache folder, as one user has."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.mark.parametrize("example", prefill_command.EXAMPLES + generate_command.EXAMPLES)
+def test_examples_of_the_help(kvtool: Run, example: str, kept: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("KVTOOL_CACHE_DIR", str(kept))
     stdin, arguments = stdin_and_arguments(example)
     result = kvtool(*arguments, "--dtype", "fp32", stdin=stdin)
     assert result.code == 0, result.err

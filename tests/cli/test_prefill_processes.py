@@ -1,4 +1,4 @@
-"""`kvtool prefill` in processes of their own: one after the other, at once, interrupted."""
+"""`kvtool prefill` in processes of their own: at once, one after the other, interrupted."""
 
 from __future__ import annotations
 
@@ -51,37 +51,27 @@ def damage(folder: Path) -> list[Any]:
 
 @pytest.mark.report("S14")
 @pytest.mark.report("S46")
-def test_another_process_starts_from_it(model: Path, notes: Path, ask: Run) -> None:
-    with running(prefill(model, notes)) as process:
-        out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, b"")
-    (file,) = json.loads(out)["files"]
-    assert file["computed_tokens"] == file["prompt_tokens"] == file["stored_tokens"]
-    warm, cold = ask(notes).json, ask(notes, "--no-cache-dir").json
-    assert warm["usage"]["cached_tokens"] == file["prompt_tokens"]
-    assert cold["usage"]["cached_tokens"] == 0
-    assert warm["usage"]["prompt_tokens"] == cold["usage"]["prompt_tokens"]
-    assert warm["token_ids"] == cold["token_ids"]
-
-
-def test_several_at_once(
-    model: Path, notes: Path, ask: Run, tmp_path: Path, cache_folder: Path
+def test_two_at_once_and_a_third_that_starts_from_them(
+    model: Path, ask: Run, tmp_path: Path, cache_folder: Path
 ) -> None:
     """Half of what each computes is the same, half is its own."""
-    paths = [tmp_path / f"{name}.txt" for name in ("one", "two", "three")]
+    paths = [tmp_path / f"{name}.txt" for name in ("one", "two")]
     for path in paths:
         path.write_text(LONG + f"{path.stem} " * 100)
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(running(prefill(model, path))) for path in paths]
         results = [process.communicate(timeout=240) for process in started]
-    assert [process.returncode for process in started] == [0, 0, 0]
-    for out, err in results:
+    assert [process.returncode for process in started] == [0, 0]
+    for path, (out, err) in zip(paths, results, strict=True):
         (file,) = json.loads(out)["files"]
         assert (file["stored_tokens"], err) == (file["prompt_tokens"], b"")
+        assert file["computed_tokens"] > file["prompt_tokens"] // 3  # its own half at least
+        warm, cold = ask(path).json, ask(path, "--no-cache-dir").json
+        assert warm["usage"]["cached_tokens"] == file["prompt_tokens"]
+        assert cold["usage"]["cached_tokens"] == 0
+        assert warm["usage"]["prompt_tokens"] == cold["usage"]["prompt_tokens"]
+        assert warm["token_ids"] == cold["token_ids"]
     assert damage(cache_folder) == []
-    warm, cold = ask(paths[1]).json, ask(paths[1], "--no-cache-dir").json
-    assert warm["usage"]["computed_tokens"] < 16
-    assert warm["token_ids"] == cold["token_ids"]
 
 
 @pytest.mark.report("S47")

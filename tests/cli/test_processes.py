@@ -1,4 +1,4 @@
-"""What only a process of its own shows: signals, pipes, streams off a terminal."""
+"""What only a process of its own shows: signals, pipes, streams; and what a terminal does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import model_files
 import pytest
+from command_line import Run
 from processes import ROOT, environment, interrupt, kvtool, running, wait_until
 
 
@@ -116,15 +117,19 @@ def test_a_closed_pipe_ends_quietly(endless: Path) -> None:
 
 
 @pytest.mark.report("S74")
-def test_a_terminal_without_colour_gets_no_codes(endless: Path) -> None:
+def test_a_terminal_without_colour_gets_no_codes(
+    generate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process; what it says is less than a terminal holds unread."""
     leader, follower = pty.openpty()
-    arguments = command(endless, "hi", "--max-tokens", "2", "--stats")
-    with running(arguments, stderr=follower, TERM="xterm", NO_COLOR="1") as process:
-        os.close(follower)
-        said = b""
-        with contextlib.suppress(OSError):  # the other end is closed
-            while piece := os.read(leader, 4096):
-                said += piece
-        os.close(leader)
-        assert process.wait(timeout=60) == 0, said
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    with open(follower, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert generate("hi", "--max-tokens", "2", "--stats").code == 0
+    said = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while piece := os.read(leader, 4096):
+            said += piece
+    os.close(leader)
     assert b"hit rate" in said and b"\x1b" not in said

@@ -14,13 +14,13 @@ from kvtool_kernels.triton.paged_attention import paged_attention
 
 pytestmark = pytest.mark.usefixtures("poisoned_empty")
 
-MIXED = [(37, 37), (1, 1), (50, 1), (30, 4)]
+MIXED = [(21, 21), (1, 1), (50, 1), (35, 4)]
 DECODE = [(50, 1), (1, 1), (17, 1)]
 
 CASES: dict[str, tuple[list[tuple[int, int]], dict[str, Any]]] = {
     "mixed-fp32": (MIXED, {}),
     "mixed-bf16": (MIXED, {"dtype": torch.bfloat16}),
-    "prefill-63-mqa-80": ([(63, 63)], {"num_heads": 5, "num_kv_heads": 1, "head_dim": 80}),
+    "prefill-37-mqa-80": ([(37, 37)], {"num_heads": 5, "num_kv_heads": 1, "head_dim": 80}),
     "decode-mha-24-fp16": (
         DECODE,
         {"num_heads": 3, "num_kv_heads": 3, "head_dim": 24, "dtype": torch.float16},
@@ -46,7 +46,7 @@ CASES: dict[str, tuple[list[tuple[int, int]], dict[str, Any]]] = {
         },
     ),
     "deltas-partial-window-fragmented": (
-        [(60, 20), (44, 1)],
+        [(60, 12), (44, 1)],
         {
             "rope": rotary(12, start=4),
             "deltas": (5, -5, 0),

@@ -18,7 +18,7 @@ from kvtool_kernels.triton.paged_attention import paged_attention as triton
 
 pytestmark = pytest.mark.usefixtures("poisoned_empty")
 
-MIXED = [(37, 37), (1, 1), (50, 1), (30, 4)]
+MIXED = [(21, 21), (1, 1), (50, 1), (35, 4)]
 DECODE = [(50, 1), (1, 1), (17, 1)]
 LATENT = {"num_heads": 3, "num_kv_heads": 1, "head_dim": 40, "latent_dim": 32}
 CASES: dict[str, tuple[list[tuple[int, int]], dict[str, Any]]] = {

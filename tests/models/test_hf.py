@@ -17,7 +17,7 @@ SHORT = [33, 34, 35, 90]
 NEW_TOKENS = 4
 
 
-@pytest.fixture(params=tiny.SUPPORTED)
+@pytest.fixture(params=tiny.SUPPORTED, scope="module")  # built once for both tests
 def model(request: pytest.FixtureRequest) -> torch.nn.Module:
     return tiny.build(request.param)
 

@@ -33,17 +33,7 @@ def rgb(colour: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_follows_the_colour_scheme(theme: str, page: Path, tmp_path: Path) -> None:
-    shot = tmp_path / "shot.png"
-    flags = chromium.DARK if theme == "dark" else ()
-    chromium.run(page, tmp_path, f"--screenshot={shot}", *flags)
-    colours = chromium.colours(shot)
-    assert colours[0] == rgb(getattr(PALETTE["paper"], theme))
-    assert len(colours) > 20, "the page is blank"
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_charts_follow_it_too(theme: str, page: Path, tmp_path: Path) -> None:
+def test_it_and_its_charts_follow_the_colour_scheme(theme: str, page: Path, tmp_path: Path) -> None:
     """The page cut down to its first chart, which is of one cause mostly."""
     text = page.read_text()
     only = "body > :not(main), main > :not(#misses), #misses > :not(figure) { display: none }"
@@ -53,14 +43,10 @@ def test_charts_follow_it_too(theme: str, page: Path, tmp_path: Path) -> None:
     chromium.run(
         alone, tmp_path, f"--screenshot={shot}", *(chromium.DARK if theme == "dark" else ())
     )
-    drawn = set(chromium.colours(shot))
-    assert rgb(getattr(PALETTE["first_sight"], theme)) in drawn
-
-
-def test_the_tables_are_in_the_page_as_the_browser_has_it(page: Path, tmp_path: Path) -> None:
-    dom = chromium.run(page, tmp_path, "--dump-dom")
-    assert dom.count("<table>") >= 10 and dom.count("<svg") >= 5
-    assert "Missed tokens by cause" in dom and "Sessions, those that computed most first" in dom
+    colours = chromium.colours(shot)
+    assert colours[0] == rgb(getattr(PALETTE["paper"], theme))
+    assert len(colours) > 20, "the page is blank"
+    assert rgb(getattr(PALETTE["first_sight"], theme)) in colours
 
 
 def test_it_prints(page: Path, tmp_path: Path) -> None:
@@ -100,10 +86,14 @@ def witness() -> Iterator[tuple[str, list[str]]]:
     server.server_close()
 
 
-def test_nothing_is_asked_for(page: Path, tmp_path: Path, witness: tuple[str, list[str]]) -> None:
-    """A page that asks is seen to."""
+def test_its_tables_are_there_and_nothing_is_asked_for(
+    page: Path, tmp_path: Path, witness: tuple[str, list[str]]
+) -> None:
+    """As the browser has the page. A page that asks is seen to."""
     log, address = tmp_path / "net.json", witness[0]
-    chromium.run(page, tmp_path, f"--log-net-log={log}", "--dump-dom")
+    dom = chromium.run(page, tmp_path, f"--log-net-log={log}", "--dump-dom")
+    assert dom.count("<table>") >= 10 and dom.count("<svg") >= 5
+    assert "Missed tokens by cause" in dom and "Sessions, those that computed most first" in dom
     assert chromium.requested(log) == set()
     asks = tmp_path / "asks.html"
     asks.write_text(f'<img src="{address}/img">')

@@ -34,10 +34,14 @@ LAYOUTS = (
 CHUNK = text(60, seed=1)
 DONOR = text(16, seed=2) + CHUNK + text(5, seed=3)
 TARGET = text(40, seed=4) + CHUNK + text(7, seed=5)  # a move by 24, three chunks of Llama 4
+SHORT_DONOR = text(9, seed=2) + CHUNK[:30] + text(3, seed=3)
+SHORT_TARGET = text(22, seed=4) + CHUNK[:30] + text(5, seed=5)
 
 
-def moved(engine: Engine, prompt: list[int] = TARGET, **options: Any) -> Request:
-    reply(engine, DONOR)
+def moved(
+    engine: Engine, prompt: list[int] = TARGET, donor: list[int] = DONOR, **options: Any
+) -> Request:
+    reply(engine, donor)
     request = reply(engine, prompt, **options)
     engine.check_integrity()
     assert request.usage.shifted_tokens > 0
@@ -64,15 +68,21 @@ def test_sources_add_up_to_the_prompt() -> None:
     assert (stats.shifted_tokens, stats.recomputed_tokens) == (50, 10)
 
 
-@pytest.mark.parametrize("budget", [1, 3, 7, 11, 256])
 @pytest.mark.parametrize("repair", ["none", "first:13"])
-def test_chunks_may_be_cut_anywhere(budget: int, repair: str) -> None:
-    options: dict[str, Any] = {"cache": {"repair": repair}}
-    whole = moved(shift_engine(movable("gemma3_text"), **options))
-    engine = shift_engine(movable("gemma3_text"), max_num_batched_tokens=budget, **options)
-    cut = moved(engine)
-    assert cut.usage == whole.usage
-    np.testing.assert_allclose(logits_of(cut), logits_of(whole), rtol=0, atol=1e-5)
+def test_chunks_may_be_cut_anywhere(repair: str) -> None:
+    whole, *cut = (
+        moved(
+            shift_engine(
+                movable("gemma3_text"), max_num_batched_tokens=budget, cache={"repair": repair}
+            ),
+            SHORT_TARGET,
+            donor=SHORT_DONOR,
+        )
+        for budget in (256, 1, 3, 7, 11)
+    )
+    for one in cut:
+        assert one.usage == whole.usage
+        np.testing.assert_allclose(logits_of(one), logits_of(whole), rtol=0, atol=1e-5)
 
 
 def test_the_same_chunk_three_times() -> None:

@@ -56,8 +56,10 @@ def nope(name: str) -> PagedModel:
     return movable(name, scheme="nope")
 
 
-def moved(engine: Engine, prompt: list[int] = TARGET, max_tokens: int = 8) -> Request:
-    reply(engine, DONOR)
+def moved(
+    engine: Engine, prompt: list[int] = TARGET, max_tokens: int = 8, donor: list[int] = DONOR
+) -> Request:
+    reply(engine, donor)
     request = reply(engine, prompt, max_tokens)
     engine.check_integrity()
     assert request.usage.shifted_tokens > 0
@@ -86,17 +88,24 @@ def test_both_schemes_answer_alike(name: str, repair: str) -> None:
         np.testing.assert_allclose(logits_of(unrotated), logits_of(rotate), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("budget", [1, 7])
 @pytest.mark.parametrize(
     ("name", "repair"),
     [("gemma3_text", "none"), ("gemma3_text", "attn:0.3"), ("llama", "vdev:0.3")],
 )
-def test_chunks_may_be_cut_anywhere(name: str, repair: str, budget: int) -> None:
-    options: dict[str, Any] = {"cache": {"repair": repair}}
-    whole = moved(shift_engine(nope(name), **options))
-    cut = moved(shift_engine(nope(name), max_num_batched_tokens=budget, **options))
-    assert cut.usage == whole.usage
-    np.testing.assert_allclose(logits_of(cut), logits_of(whole), rtol=0, atol=1e-5)
+def test_chunks_may_be_cut_anywhere(name: str, repair: str) -> None:
+    donor = text(9, seed=2) + CHUNK[:30] + text(3, seed=3)
+    target = text(22, seed=4) + CHUNK[:30] + text(5, seed=5)
+    whole, *cut = (
+        moved(
+            shift_engine(nope(name), max_num_batched_tokens=budget, cache={"repair": repair}),
+            target,
+            donor=donor,
+        )
+        for budget in (256, 1, 7)
+    )
+    for one in cut:
+        assert one.usage == whole.usage
+        np.testing.assert_allclose(logits_of(one), logits_of(whole), rtol=0, atol=1e-5)
 
 
 def test_warm_is_cold() -> None:
