@@ -36,7 +36,7 @@ from benchmarks.quality.measure import blocks_needed, measure, num_rows
 from benchmarks.quality.plot import write_plot
 from benchmarks.quality.prompts import digest, load_prompts
 from benchmarks.quality.situations import SITUATIONS, build
-from benchmarks.quality.summary import summaries, text
+from benchmarks.quality.summary import EVERY_ARM, summaries, text
 from kvtool.errors import KVToolError
 from kvtool.models.hf import PagedModel
 from kvtool.models.load import LoadedModel, load_model
@@ -152,10 +152,10 @@ def _report(setup: results.Setup, append: bool) -> None:
         if append:
             rows.append("reuse_quality", {**setup._asdict(), **summary})
     if append:
-        pooled = summaries(measured)[0]["arms"]
+        (every_arm,) = (s for s in summaries(measured) if s["situation"] == EVERY_ARM)
         path = rows.RESULTS / f"reuse_quality_{Path(setup.model).stem}.svg"
         title = f"{setup.model}, {setup.dtype}: mean KL to full recompute against cost"
-        write_plot(path, title, pooled)
+        write_plot(path, title, every_arm["arms"])
         _say(f"{path}")
 
 

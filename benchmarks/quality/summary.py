@@ -12,6 +12,7 @@ from benchmarks.quality.interval import Ratio, mean_interval, paired_ratio
 from benchmarks.quality.results import Measured
 
 POOLED = "pooled"
+EVERY_ARM = "cases with every arm"
 # (arm, compared with): each ratio of mean KL is reported with its interval.
 RATIOS = (
     ("unrotated", "none"),
@@ -37,10 +38,12 @@ RATIOS = (
 
 
 def summaries(measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """One a situation, and all pooled."""
-    situations = list(dict.fromkeys(case.situation for case in measured))
-    scopes = {s: [case for case in measured if case.situation == s] for s in situations}
-    return [_summary(scope, cases) for scope, cases in {POOLED: measured, **scopes}.items()]
+    """All pooled; the cases that every arm was measured on; one a situation."""
+    names = {name for case in measured for name in case.arms}
+    scopes = {POOLED: measured, EVERY_ARM: [case for case in measured if names == set(case.arms)]}
+    for situation in dict.fromkeys(case.situation for case in measured):
+        scopes[situation] = [case for case in measured if case.situation == situation]
+    return [_summary(scope, cases) for scope, cases in scopes.items() if cases]
 
 
 def _summary(scope: str, cases: Sequence[Measured]) -> dict[str, Any]:

@@ -83,12 +83,13 @@ def test_the_summary_pools_and_splits_by_situation(tmp_path: Path) -> None:
         Measured("one", "truncated", {"none": arm(0.1)}),
         Measured("two", "moved", {"none": arm(0.6), "auto": arm(0.1)}),
     ]
-    pooled, moved, truncated = summaries(measured)
+    pooled, every_arm, moved, truncated = summaries(measured)
     assert pooled["situation"] == "pooled"
     assert pooled["arms"]["none"]["mean_kl"] == pytest.approx(0.3)
     assert pooled["arms"]["none"]["median_kl"] == pytest.approx(0.2)
     assert pooled["ratios"]["auto / none"]["ratio"] == pytest.approx(0.25)
     assert pooled["ratios"]["auto / none"]["num_cases"] == 2
+    assert every_arm["arms"]["none"]["mean_kl"] == pytest.approx(0.4)
     assert moved["arms"]["auto"]["cases"] == 2
     assert "auto" not in truncated["arms"]
     assert "auto / none" not in truncated["ratios"]
