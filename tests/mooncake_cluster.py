@@ -131,6 +131,7 @@ def running(
 @contextlib.contextmanager
 def frozen(process: subprocess.Popen[bytes]) -> Iterator[None]:
     process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # it answers until all its threads stand still
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
 """Advice on settings: what they gain, to the token."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,25 @@ def newest_first(use: BlockUse) -> Rank:
     return (-use.last_use,)
 
 
+@pytest.fixture
+def tables() -> Iterator[tuple[dict[str, str], ...]]:
+    """Those of the engine and of analysis, which is made from it; put back in their order."""
+    both = eviction.POLICIES, analysed.POLICIES
+    saved = [dict(table) for table in both]
+    yield both
+    for table, before in zip(both, saved):
+        table.clear()
+        table.update(before)
+
+
 def test_a_new_policy_of_the_engine_is_advised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tables: tuple[dict[str, str], ...]
 ) -> None:
     """One line in the engine's table is all it takes; the others are gone, so that none ties."""
-    for name in eviction.POLICIES.keys() - {"lru"}:
-        monkeypatch.delitem(eviction.POLICIES, name)
-    for table in (eviction.POLICIES, analysed.POLICIES):  # the second is made from the first
-        monkeypatch.setitem(table, "newest-first", f"{__name__}:newest_first")
+    for name in tables[0].keys() - {"lru"}:
+        del tables[0][name]
+    for table in tables:
+        table["newest-first"] = f"{__name__}:newest_first"
     load = workload(tmp_path, hash_rows(*([n] for n in (1, 2, 3) * 4)))
     found = advised(load, num_blocks=2)["eviction"]
     assert found.command == "--evict newest-first"

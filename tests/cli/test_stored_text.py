@@ -56,7 +56,7 @@ def test_from_disk_in_a_new_process(model: Path, document: Path, tmp_path: Path)
     (disk,) = (tier for tier in moved["cache"]["tiers"] if tier["name"] == "disk")
     assert disk["loaded_tokens"] > 90
     again = reply(cache, model, document)
-    assert again["usage"]["shifted_tokens"] > 90 and again["usage"]["cached_tokens"] > 0
+    assert again["usage"]["shifted_tokens"] > 90
     assert again["token_ids"] == moved["token_ids"]
 
 

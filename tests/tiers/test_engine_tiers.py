@@ -210,7 +210,7 @@ def test_loads_slower_than_computing_are_skipped(rate: float, hit: int) -> None:
 
 
 def test_steps_with_enough_tokens_are_measured() -> None:
-    tiered = tiered_engine(disk(), rates=Rates())
+    tiered = tiered_engine(disk())
     tiered.reply(prompt(40))
     assert tiered.tiers.rates.compute_rate is None
     tiered.reply(prompt(100, seed=1))

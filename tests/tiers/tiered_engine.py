@@ -21,16 +21,6 @@ from kvtool.tiers.stack import Tiers
 from kvtool.tiers.tier import Tier
 
 
-class Unmeasured(Rates):
-    """Whatever is stored is loaded: how busy this machine is decides nothing."""
-
-    def loaded(self, tier: str, num_bytes: int, seconds: float) -> None:
-        pass
-
-    def computed(self, num_tokens: int, seconds: float) -> None:
-        pass
-
-
 class Tiered(NamedTuple):
     engine: Engine
     tiers: Tiers
@@ -81,7 +71,7 @@ def tiered_engine(
     tiers = Tiers(
         [make(model.groups, block_size) for make in make_tiers],
         memory,
-        rates or Unmeasured(),
+        rates or Rates(),
         events=events,
     )
     cache = CacheConfig(num_blocks=num_blocks, block_size=block_size, prefix_index=index)
