@@ -17,7 +17,7 @@ from kvtool.replay.clock import VirtualClock
 from kvtool.replay.cost import CostModel
 from kvtool.replay.occupancy import Occupancy
 from kvtool.replay.outcome import OutcomeSink, RequestOutcome, num_prompt_blocks, tokens_in
-from kvtool.replay.replies import Replies, num_output_tokens
+from kvtool.replay.replies import num_output_tokens
 from kvtool.traces.prepared import PreparedRequest, Unit
 
 
@@ -29,7 +29,6 @@ class Alone:
         manager: CacheManager,
         unit: Unit,
         cost: CostModel,
-        replies: Replies,
         clock: VirtualClock,
         want_ids: bool,
     ) -> None:
@@ -40,7 +39,6 @@ class Alone:
         self._unit = unit
         self._cost = cost
         self._step_s = cost.decode_s(1)
-        self._replies = replies
         self._want_ids = want_ids
 
     def run(self, requests: Iterable[PreparedRequest], on_outcome: OutcomeSink) -> None:

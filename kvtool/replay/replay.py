@@ -87,7 +87,6 @@ class Replay:
             self.manager,
             settings.unit,
             settings.cost,
-            self._replies,
             self.clock,
             settings.block_ids,
         )
