@@ -147,12 +147,13 @@ def _report(setup: results.Setup, append: bool) -> None:
     measured = results.load(setup)
     if not measured:
         sys.exit(f"No rows of {setup.model}, {setup.dtype}.")
-    for summary in summaries(measured):
+    found = summaries(measured)
+    for summary in found:
         print(text(summary), flush=True)
         if append:
             rows.append("reuse_quality", {**setup._asdict(), **summary})
     if append:
-        (every_arm,) = (s for s in summaries(measured) if s["situation"] == EVERY_ARM)
+        (every_arm,) = (s for s in found if s["situation"] == EVERY_ARM)
         path = rows.RESULTS / f"reuse_quality_{Path(setup.model).stem}.svg"
         title = f"{setup.model}, {setup.dtype}: mean KL to full recompute against cost"
         write_plot(path, title, every_arm["arms"])
