@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
+from collections.abc import Callable, Iterator
 
 from kvtool.cache.block_hash import hash_block, root_hash, token_bytes
-from kvtool.cache.block_pool import BlockIds, BlockPool, Tokens
-from kvtool.cache.index import (
-    NO_BLOCKS,
-    NO_MATCH,
-    Insertion,
-    Match,
-    Roots,
-    check_contents,
-    verified,
-)
+from kvtool.cache.block_places import Place
+from kvtool.cache.block_pool import Tokens
+from kvtool.cache.block_tree import BlockTree
+from kvtool.cache.eviction import BlockUse
+from kvtool.cache.index import Insertion, Match
 
 BlockHash = Callable[[bytes, bytes], bytes]  # (hash of the block in front, token bytes) -> hash
 
@@ -24,119 +17,100 @@ BlockHash = Callable[[bytes, bytes], bytes]  # (hash of the block in front, toke
 class HashChain:
     """One map from block hash to block; the hash covers namespace and all tokens up to the block.
 
-    The first block is chained to `root_hash(namespace)`.
+    The first block is chained to `root_hash(namespace)`. A hash only finds a candidate: that it
+    is the block at this place of the `BlockTree` makes it a hit.
     """
 
-    def __init__(self, pool: BlockPool, block_hash: BlockHash = hash_block) -> None:
-        self._pool = pool
+    def __init__(self, tree: BlockTree, block_hash: BlockHash = hash_block) -> None:
+        self._tree = tree
         self._block_hash = block_hash
-        self._roots = Roots()
         self._blocks: dict[bytes, int] = {}
-        self._hashes: list[bytes | None] = [None] * pool.num_blocks
+        self._hashes: list[bytes | None] = [None] * tree.pool.num_blocks
 
     def match(self, tokens: Tokens, namespace: bytes) -> Match:
-        root = self._roots.find(namespace)
-        if root is None:
-            return NO_MATCH
-        size = self._pool.block_size
-        blocks = tokens[: len(tokens) // size * size].reshape(-1, size)
-        ids, collided = self._walk(root, root_hash(namespace), blocks)
-        return Match(ids, len(ids) * size, collided)
+        place = self._tree.top(namespace)
+        if place is None:
+            return Match([], 0, False)
+        found, collided = self._find(place, root_hash(namespace), token_bytes(tokens))
+        return Match(found, len(found) * self._tree.pool.block_size, collided)
 
     def insert(
-        self, block_ids: BlockIds, tokens: Tokens, parent: int | None, namespace: bytes
+        self,
+        block_ids: list[int],
+        tokens: Tokens,
+        parent: int | None,
+        namespace: bytes,
+        use: BlockUse,
     ) -> Insertion:
-        blocks = tokens.reshape(len(block_ids), self._pool.block_size)
-        root = self._roots.find(namespace) if parent is None else parent
+        tree, width, raw = self._tree, self._tree.block_bytes, token_bytes(tokens)
+        place = tree.top(namespace) if parent is None else tree.behind(parent)
         seed = root_hash(namespace) if parent is None else self._hash_of(parent)
-        found, collided = (NO_BLOCKS, False) if root is None else self._walk(root, seed, blocks)
+        found, collided = ([], False) if place is None else self._find(place, seed, raw)
         first = len(found)
         if collided or first == len(block_ids):
-            return Insertion(found, NO_BLOCKS)
-        if first:
-            parent = int(found[-1])
-            seed = self._hash_of(parent)
-        new = self._add(block_ids[first:], blocks[first:], seed, parent, namespace)
+            return Insertion(found, [])
+        if found:
+            place, seed = tree.behind(found[-1]), self._hash_of(found[-1])
+        hashes = self._unused_hashes(seed, raw[first * width :])
+        new = block_ids[first : first + len(hashes)]
+        if new:
+            stop = (first + len(new)) * width
+            tree.append(place, namespace, new, raw[first * width : stop], use)
+            self._blocks.update(zip(hashes, new))
+            for block, digest in zip(new, hashes):
+                self._hashes[block] = digest
         return Insertion(found, new)
 
-    def _add(
-        self, new: BlockIds, blocks: Tokens, seed: bytes, parent: int | None, namespace: bytes
-    ) -> BlockIds:
-        """Index new blocks in order, up to the first whose hash is taken."""
-        hashes = self._unused_hashes(seed, blocks)
-        new = new[: len(hashes)]
-        if hashes:
-            head = self._roots.add_child(namespace) if parent is None else parent
-            self._pool.store(new, blocks[: len(new)], head)
-            for block, digest in zip(new.tolist(), hashes):
-                self._hashes[block] = digest
-                self._blocks[digest] = block
-        return new
-
     def insert_partial(
-        self, block_id: int, tokens: Tokens, parent: int | None, namespace: bytes
+        self, block_id: int, tokens: Tokens, parent: int | None, namespace: bytes, use: BlockUse
     ) -> bool:
         return False
 
-    def remove(self, block_id: int) -> int | None:
-        del self._blocks[self._hash_of(block_id)]
-        self._hashes[block_id] = None
-        parent = self._pool.parent_of[block_id]
-        if parent < 0:
-            self._roots.remove_child(parent)
-        return self._pool.forget(block_id)
-
-    def remove_run(self, block_ids: list[int]) -> int | None:
-        for block in block_ids:
+    def remove(self, blocks: list[int]) -> int | None:
+        for block in blocks:
             del self._blocks[self._hash_of(block)]
             self._hashes[block] = None
-        parent = self._pool.parent_of[block_ids[-1]]
-        if parent < 0:
-            self._roots.remove_child(parent)
-        return self._pool.forget_run(block_ids)
+        return self._tree.remove(blocks)
 
     def _hash_of(self, block_id: int) -> bytes:
         digest = self._hashes[block_id]
         assert digest is not None, f"block {block_id} is not indexed"
         return digest
 
-    def _walk(self, parent: int, seed: bytes, blocks: Tokens) -> tuple[BlockIds, bool]:
-        """Blocks behind `parent` that hold `blocks`; and whether a hash met other tokens."""
-        ids: list[int] = []
-        raw, width = token_bytes(blocks), 4 * self._pool.block_size
-        digest = seed
-        for start in range(0, len(raw), width):
+    def _chain(self, digest: bytes, raw: bytes) -> Iterator[bytes]:
+        """The hashes of the full blocks of these tokens."""
+        width = self._tree.block_bytes
+        for start in range(0, len(raw) - len(raw) % width, width):
             digest = self._block_hash(digest, raw[start : start + width])
+            yield digest
+
+    def _find(self, place: Place, seed: bytes, raw: bytes) -> tuple[list[int], bool]:
+        """Blocks behind `place` that hold these tokens; and whether a hash met other tokens."""
+        candidates: list[int] = []
+        for digest in self._chain(seed, raw):
             block = self._blocks.get(digest)
             if block is None:
                 break
-            ids.append(block)
-        if not ids:
-            return NO_BLOCKS, False
-        found = verified(self._pool, ids, blocks, parent)
-        return found, len(found) < len(ids)
+            candidates.append(block)
+        held = self._tree.walk(place, raw[: len(candidates) * self._tree.block_bytes])[0]
+        if held == candidates:
+            return held, False
+        same = [a == b for a, b in zip(candidates, [*held, None])]
+        return candidates[: same.index(False)], True
 
-    def _unused_hashes(self, seed: bytes, blocks: Tokens) -> list[bytes]:
-        """The chained hashes of `blocks`, up to the first that is taken or repeated."""
+    def _unused_hashes(self, seed: bytes, raw: bytes) -> list[bytes]:
+        """The chained hashes of these blocks, up to the first that is taken or repeated."""
         hashes: dict[bytes, None] = {}
-        raw, width = token_bytes(blocks), 4 * self._pool.block_size
-        digest = seed
-        for start in range(0, len(raw), width):
-            digest = self._block_hash(digest, raw[start : start + width])
+        for digest in self._chain(seed, raw):
             if digest in self._blocks or digest in hashes:
                 break
             hashes[digest] = None
         return list(hashes)
 
     def check_integrity(self) -> None:
-        pool = self._pool
-        check_contents(pool)
-        self._roots.check_integrity(pool)
-        cached = np.flatnonzero(pool.num_tokens > 0).tolist()
-        assert set(cached) == {b for b, digest in enumerate(self._hashes) if digest is not None}
+        cached = [block for block, digest in enumerate(self._hashes) if digest is not None]
         assert self._blocks == {self._hash_of(block): block for block in cached}
-        for block in cached:
-            parent = int(pool.parent[block])
-            seed = root_hash(self._roots.namespace(parent)) if parent < 0 else self._hash_of(parent)
-            assert self._hashes[block] == self._block_hash(seed, token_bytes(pool.tokens[block]))
-            assert pool.num_tokens[block] == pool.block_size
+        assert cached == sorted(self._tree.blocks())
+        for namespace, leaf in self._tree.leaves():
+            digests = list(self._chain(root_hash(namespace), self._tree.tokens(leaf)))
+            assert digests == [self._hash_of(block) for block in self._tree.chain(leaf)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from kvtool.cache.group_cache import GroupCache
 from kvtool.cache.section import KEPT, POOL, Section
 from kvtool.reuse.donor_chains import DonorChains
@@ -23,17 +25,20 @@ class DonorSections:
         if run.blocks[0] in self._chains:
             return self._kept(run)
         first, *others = self._groups
+        if not first.tree.is_cached(run.blocks[-1]):
+            return None
         chain = first.chain(run.blocks[-1])
         num_tokens = run.stop - run.delta  # of the donor, up to the end of the run
         # With the rest of the last block: an index of full blocks finds no part of one.
-        num_cached = int(first.pool.num_tokens[chain].sum())
+        end = int(chain[-1])
+        num_cached = first.tree.position(end) * first.pool.block_size + first.tree.num_tokens(end)
         tokens = first.pool.tokens[chain].reshape(-1)[:num_cached]
         chains = [chain]
         for group in others:
             match = group.match(tokens, namespace)
             if match.num_tokens < num_tokens:
                 return None
-            chains.append(match.block_ids)
+            chains.append(np.array(match.block_ids))
         runs = (chain[-len(run.blocks) :].tolist() for chain in chains)
         moved = tuple(run._replace(blocks=tuple(blocks)) for blocks in runs)
         return Section(moved, tuple(chains), POOL)

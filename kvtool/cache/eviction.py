@@ -17,7 +17,7 @@ class BlockUse(NamedTuple):
     """Times are ticks of the manager's clock: one per request that begins, commits or is freed."""
 
     last_use: int
-    created: int
+    created: int  # when the request that stored the block stored its first one
     hits: int  # requests that found the block in the cache
     priority: int  # the highest one of the requests that stored or hit it
 
@@ -38,7 +38,7 @@ def lfu(use: BlockUse) -> Rank:
 
 
 def fifo(use: BlockUse) -> Rank:
-    """Oldest first, used or not."""
+    """Oldest first, used or not; all blocks of a request are as old as its first one."""
     return (use.created,)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from kvtool.cache.block_pool import BlockIds, BlockPool, Tokens
 from kvtool.cache.block_table import BlockTable
+from kvtool.cache.block_tree import BlockTree
 from kvtool.cache.events import EventLog
 from kvtool.cache.eviction import EvictionPolicy
 from kvtool.cache.eviction_heap import EvictionHeap
@@ -20,7 +21,7 @@ from kvtool.cache.sequence import BlockCopy, SequenceKV
 from kvtool.cache.stats import CacheStats
 from kvtool.reuse.content_index import ContentIndex
 
-IndexFactory = Callable[[BlockPool], PrefixIndex]
+IndexFactory = Callable[[BlockTree], PrefixIndex]
 
 
 class GroupCache:
@@ -36,10 +37,11 @@ class GroupCache:
         events: EventLog | None,
     ) -> None:
         self.pool = pool
-        self.index = index(pool)
+        self.tree = BlockTree(pool)
+        self.index = index(self.tree)
         self.content: ContentIndex | None = None
         self._group_id = group_id
-        self._heap = EvictionHeap(pool, policy)
+        self._heap = EvictionHeap(self.tree, policy)
         self._stats = stats
         self._events = events
 
@@ -49,8 +51,8 @@ class GroupCache:
     def begin(self, kv: SequenceKV, match: Match, num_tokens: int) -> None:
         """Pin the blocks of the first `num_tokens` matched tokens and put them in the table."""
         size = self.pool.block_size
-        blocks = match.block_ids[: -(-num_tokens // size)]
         if num_tokens:
+            blocks = np.array(match.block_ids[: -(-num_tokens // size)])
             self.pool.touch(blocks)
             kv.tables[self._group_id].extend(blocks, num_tokens, size)
 
@@ -60,9 +62,10 @@ class GroupCache:
         used += [np.array(run.blocks) for run in kv.used_runs(self._group_id)]
         for blocks in used:
             if len(blocks):
-                self.pool.hit(blocks, kv.priority)
+                self.tree.hit(blocks.tolist(), kv.priority)
             if self.content is not None:
-                self.content.touch(blocks[self.pool.num_tokens[blocks] == self.pool.block_size])
+                full = [self.tree.num_tokens(b) == self.pool.block_size for b in blocks.tolist()]
+                self.content.touch(blocks[np.array(full, dtype=np.bool_)])
 
     def cut(self, kv: SequenceKV, num_blocks: int) -> None:
         """Unpin what was taken from the cache behind the first `num_blocks` full blocks."""
@@ -73,11 +76,7 @@ class GroupCache:
 
     def chain(self, block: int) -> BlockIds:
         """The cached blocks from the first of its sequence to this one."""
-        blocks = [block]
-        parent_of = self.pool.parent_of
-        while (block := parent_of[block]) >= 0:
-            blocks.append(block)
-        return np.array(blocks[::-1], dtype=np.int64)
+        return np.array(self.tree.chain(block), dtype=np.int64)
 
     def num_missing(self, kv: SequenceKV, num_tokens: int) -> int:
         """Own blocks that covering [0, num_tokens) takes, without a copy of the last one."""
@@ -96,11 +95,11 @@ class GroupCache:
 
     def _tail(self, block: int, filled: int) -> Tail:
         pool = self.pool
-        cached, shared = pool.is_cached(block), pool.ref_count_of[block] > 1
+        cached, shared = self.tree.is_cached(block), pool.ref_count_of[block] > 1
         if not cached and not shared:
             return Tail.KEEP
         # A shorter match, or a block others follow, must stay what it is.
-        if shared or pool.num_tokens_of[block] != filled:
+        if shared or self.tree.num_tokens(block) != filled:
             return Tail.COPY
         return Tail.TAKE_OVER
 
@@ -150,19 +149,19 @@ class GroupCache:
         own = table.ids(first, len(tokens) // size)
         parent = table.block_id(first - 1) if first else None
         tokens = tokens[first * size : (first + len(own)) * size]
-        found, new = self.index.insert(own, tokens, parent, kv.namespace)
-        if len(found):
-            self._replace_twins(table, first, own[: len(found)], found)
+        use = kv.use(now)
+        found, new = self.index.insert(own.tolist(), tokens, parent, kv.namespace, use)
+        if found:
+            self._replace_twins(table, first, own[: len(found)], np.array(found))
         num_indexed = len(found) + len(new)
-        if len(new):
-            self.pool.start_use(new, now, kv.priority)
+        if new:
             self._stats.stored_blocks += len(new)
             if self.content is not None:
-                self.content.add(new, kv.namespace)
+                self.content.add(np.array(new), kv.namespace)
             if self._events:
-                before = int(found[-1]) if len(found) else parent
+                before = found[-1] if found else parent
                 run = tokens[len(found) * size : num_indexed * size]
-                self._events.stored(new.tolist(), run, before, kv.namespace)
+                self._events.stored(new, run, before, kv.namespace)
         self._stats.collisions += num_indexed < len(own)
         return first + num_indexed
 
@@ -187,10 +186,9 @@ class GroupCache:
         rest = tokens[position * size :]
         table = kv.tables[self._group_id]
         block, parent = table.block_id(position), table.block_id(position - 1) if position else None
-        if self.pool.is_cached(block) or self.pool.ref_count_of[block] > 1:
+        if self.tree.is_cached(block) or self.pool.ref_count_of[block] > 1:
             return
-        if self.index.insert_partial(block, rest, parent, kv.namespace):
-            self.pool.start_use(np.array([block]), now, kv.priority)
+        if self.index.insert_partial(block, rest, parent, kv.namespace, kv.use(now)):
             self._stats.stored_blocks += 1
             if self.content is not None:
                 self.content.add_partial(block, kv.namespace)
@@ -209,7 +207,7 @@ class GroupCache:
         held = [table.own_ids(), *([] if kv.shift is None else [kv.shift.pins[self._group_id]])]
         for blocks in held:
             if kv.query is None:
-                self.pool.end_use(blocks, now)
+                self.tree.end_use(blocks.tolist(), now)
             self.let_go(blocks)
         table.clear()
 
@@ -221,8 +219,11 @@ class GroupCache:
 
     def let_go(self, blocks: BlockIds, *, weak: bool = False) -> None:
         """Drop one reference of each."""
-        for block in self.pool.free(blocks, weak=weak):
-            self.add_candidate(block)
+        leaves, others = self.tree.sort_out(self.pool.free(blocks, weak=weak))
+        if others:
+            self.pool.give_back(others)
+        for leaf in leaves:
+            self.add_candidate(leaf)
 
     def allocate(self, count: int) -> BlockIds:
         """Blocks with one reference each; as many must be empty, or cached and held by nobody."""
@@ -233,8 +234,12 @@ class GroupCache:
         """Evict until so many blocks are empty."""
         missing = count - self.pool.num_free
         if missing > 0:
-            self._evict(missing)
-            self._stats.evicted_blocks += missing
+            self.evict(missing)
+
+    def evict(self, count: int) -> None:
+        """So many blocks, counted."""
+        self._stats.evicted_blocks += count
+        self._evict(count)
 
     def add_candidate(self, block: int) -> None:
         """It may be evicted from now on."""
@@ -247,14 +252,14 @@ class GroupCache:
             count -= len(victims)
             if self._events or self.content is not None:
                 self._forget(victims)
-            parent = self.index.remove_run(victims)
+            parent = self.index.remove(victims)
             if parent is not None:
                 self._heap.push(parent)
 
     def _remove(self, block: int) -> int | None:
         """Take a leaf out of the index; its parent, if that may be evicted now."""
         self._forget([block])
-        return self.index.remove(block)
+        return self.index.remove([block])
 
     def _forget(self, blocks: list[int]) -> None:
         """What others than the index know of them; a leaf, then each the parent of the last."""
@@ -277,12 +282,14 @@ class GroupCache:
             holders.update(kv.copy_sources[self._group_id])
             if kv.shift is not None:
                 holders.update(kv.shift.pins[self._group_id].tolist())
-                check_sections(self.pool, kv.shift.sections, self._group_id)
+                check_sections(self.tree, kv.shift.sections, self._group_id)
             holders.update(kv.incoming_blocks(self._group_id))
             committed = table.ids(0, kv.num_committed_blocks)
-            assert (self.pool.num_tokens[committed] == self.pool.block_size).all()
-            assert (self.pool.parent[committed[1:]] == committed[:-1]).all()
-        self.pool.check_integrity(holders, weak)
+            if len(committed):
+                assert committed.tolist() == self.tree.chain(int(committed[-1]))
+                assert self.tree.num_tokens(int(committed[-1])) == self.pool.block_size
+        self.pool.check_integrity(holders, weak, self.tree.blocks())
+        self.tree.check_integrity()
         self.index.check_integrity()
         if self.content is not None:
             self.content.check_integrity()

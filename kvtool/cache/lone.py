@@ -6,11 +6,12 @@ fills enter the cache without having been in a block table, and without a refere
 
 from __future__ import annotations
 
-from kvtool.cache.block_pool import BlockIds, Tokens
+from kvtool.cache.block_pool import Tokens
+from kvtool.cache.eviction import BlockUse
 from kvtool.cache.group_cache import GroupCache
 from kvtool.cache.stats import CacheStats
 
-Served = tuple[BlockIds, BlockIds]  # hit, and filled behind them
+Served = tuple[list[int], list[int]]  # hit, and filled behind them
 
 
 class LonePath:
@@ -24,45 +25,41 @@ class LonePath:
         """The request fits into the pool. None: somebody holds a block, or a block is partly
         filled, or hit in part, or its key is taken by other tokens. Nothing has changed then.
         """
-        pool, size = self._group.pool, self._group.pool.block_size
+        group, pool = self._group, self._group.pool
+        size = pool.block_size
         if pool.num_idle < pool.num_blocks or len(tokens) % size:
             return None
-        found, num_hit, collided = self._group.match(tokens, namespace)
+        found, num_hit, collided = group.index.match(tokens, namespace)
         if collided or num_hit % size:
             return None
         self._stats.count_lookup(len(tokens), num_hit)
-        last = int(found[-1]) if num_hit else None
-        filled = self._take((len(tokens) - num_hit) // size, last)
-        if num_hit:
-            pool.hit(found, priority, now)
-        if len(filled):
-            last = self._enter(filled, tokens[num_hit:], last, namespace)
-            pool.start_use(filled, now, priority)
-        if last is not None and pool.is_evictable(last):
-            self._group.add_candidate(last)
-        pool.note_held(len(tokens) // size)
+        last = found[-1] if found else None
+        if last is not None:
+            group.tree.hit_chain(last, priority, now)
+        count = len(tokens) // size - len(found)
+        filled = self._take(count, last)
+        if filled:
+            use = BlockUse(now, now, 0, priority)
+            new = group.index.insert(filled, tokens[num_hit:], last, namespace, use).new
+            self._stats.stored_blocks += len(new)
+            last = new[-1] if new else last
+            if len(new) < count:  # a key is taken by other tokens
+                self._stats.collisions += 1
+                pool.give_back(filled[len(new) :])
+        if last is not None and group.tree.evictable_use(last):
+            group.add_candidate(last)
+        pool.note_held(len(found) + count)
         return found, filled
 
-    def _take(self, count: int, last: int | None) -> BlockIds:
+    def _take(self, count: int, last: int | None) -> list[int]:
         """`count` empty blocks; the last block that was found, and with it all in front of it,
         stays."""
         group, pool = self._group, self._group.pool
-        if count > pool.num_free:
-            if last is None:
-                group.make_room(count)
-            else:
-                pool.pin(last)
-                group.make_room(count)
-                pool.unpin(last)
+        missing = count - pool.num_free
+        if missing > 0 and last is None:
+            group.evict(missing)
+        elif missing > 0 and last is not None:
+            pool.pin(last)
+            group.evict(missing)
+            pool.unpin(last)
         return pool.take(count)
-
-    def _enter(
-        self, filled: BlockIds, tokens: Tokens, parent: int | None, namespace: bytes
-    ) -> int | None:
-        """Index them; the last block of the sequence that is cached."""
-        new = self._group.index.insert(filled, tokens, parent, namespace).new
-        self._stats.stored_blocks += len(new)
-        if len(new) < len(filled):  # a key is taken by other tokens
-            self._stats.collisions += 1
-            self._group.pool.give_back(filled[len(new) :])
-        return int(new[-1]) if len(new) else parent

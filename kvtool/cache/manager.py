@@ -230,7 +230,7 @@ class CacheManager:
         if self._below is not None:
             self._below.save(kv, tail=exact)
         if self.shift is not None:
-            self.shift.keep(kv, tokens)
+            self.shift.keep(kv, tokens, self._now)
         for group in self.groups:
             group.release(kv, self._now)
         self._transfers.release_ended()

@@ -127,7 +127,7 @@ class Means:
         num_tokens = min(match.num_tokens for match in matches)
         if num_tokens - known.first < self._limits.min_run:
             return
-        tokens, blocks = known.tokens[:num_tokens], matches[0].block_ids.tolist()
+        tokens, blocks = known.tokens[:num_tokens], matches[0].block_ids
         text = Text(tokens, blocks, known.first, known.namespace)
         for plan in plan_means(text, self._index, self._chains, self._limits):
             if self._fits(plan):
@@ -179,7 +179,7 @@ class Means:
 
     def _publish(self, job: Job) -> None:
         """It was used when the last of its copies was."""
-        plan, pool = job.plan, self._groups[0].pool
+        plan, tree = job.plan, self._groups[0].tree
         for group, blocks in zip(self._groups, job.blocks):
             group.pool.touch(blocks)
         self._release(job.blocks)
@@ -193,7 +193,7 @@ class Means:
             num_merged=plan.num_merged,
             contexts=plan.contexts,
         )
-        self._chains.add(chain, max(pool.use(block).last_use for block in job.pins[0].tolist()))
+        self._chains.add(chain, max(tree.use(block).last_use for block in job.pins[0].tolist()))
         if plan.replaces is not None and self._chains.holds(plan.replaces):
             self._chains.remove(plan.replaces)
         self._release(job.pins)

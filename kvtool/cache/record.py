@@ -114,7 +114,7 @@ def _num_unindexed(kv: SequenceKV, groups: Sequence[GroupCache]) -> int:
     filled = kv.shift.num_exact % groups[0].pool.block_size
     start = kv.shift.num_exact - filled
     lasts = [table.own_run(start, start + 1).blocks[0] for table in kv.tables if filled]
-    is_cached = any(group.pool.is_cached(block) for group, block in zip(groups, lasts))
+    is_cached = any(group.tree.is_cached(block) for group, block in zip(groups, lasts))
     return 0 if is_cached else filled
 
 
@@ -127,6 +127,6 @@ def _own_section(kv: SequenceKV, start: int, stop: int, groups: Sequence[GroupCa
 def _pins(group: GroupCache, blocks: tuple[int, ...]) -> BlockIds:
     """The first of own blocks may have been indexed for the exact tokens in front."""
     own = np.array(blocks, dtype=np.int64)
-    if group.pool.is_cached(blocks[0]):
+    if group.tree.is_cached(blocks[0]):
         own = np.concatenate((group.chain(blocks[0]), own[1:]))
     return own

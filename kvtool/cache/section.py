@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvtool.cache.block_pool import BlockIds, BlockPool
+from kvtool.cache.block_pool import BlockIds
+from kvtool.cache.block_tree import BlockTree
 from kvtool.reuse.run import Run
 
 POOL = "pool"  # exact text of another chain in the pool, moved
@@ -60,7 +61,7 @@ def all_pins(sections: tuple[Section, ...], group: int) -> BlockIds:
     return np.unique(np.concatenate([section.pins[group] for section in sections]))
 
 
-def check_sections(pool: BlockPool, sections: Iterable[Section], group: int) -> None:
+def check_sections(tree: BlockTree, sections: Iterable[Section], group: int) -> None:
     """Blocks of donors are cached, full up to the run's end, and moved by delta."""
     for section in sections:
         run = section.runs[group]
@@ -69,10 +70,9 @@ def check_sections(pool: BlockPool, sections: Iterable[Section], group: int) -> 
             assert run.delta == 0, f"{run} is its own donor, and moves"
             continue
         if section.origin != POOL:
-            assert not pool.num_tokens[blocks].any(), f"{run} stands under a prefix"
+            assert not any(map(tree.num_tokens, blocks)), f"{run} stands under a prefix"
             continue
-        ends = pool.num_tokens[blocks]
-        assert (ends[:-1] == pool.block_size).all(), f"{run} leaves the cache"
-        last = (run.offset + run.num_tokens - 1) % pool.block_size
-        assert last < ends[-1], f"{run} leaves the cache"
-        assert run.start - run.delta == pool.home_of[blocks[0]] + run.offset
+        size, end = tree.pool.block_size, run.offset + run.num_tokens
+        assert tree.chain(blocks[-1])[-len(blocks) :] == blocks, f"{run} leaves the cache"
+        assert (end - 1) % size < tree.num_tokens(blocks[-1]), f"{run} leaves the cache"
+        assert run.start - run.delta == tree.position(blocks[0]) * size + run.offset

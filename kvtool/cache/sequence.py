@@ -10,6 +10,7 @@ from kvtool.cache.backing import Load, StoredBlock
 from kvtool.cache.block_keys import BlockKeys
 from kvtool.cache.block_pool import Tokens
 from kvtool.cache.block_table import BlockTable
+from kvtool.cache.eviction import BlockUse
 from kvtool.cache.incoming import Incoming
 from kvtool.cache.section import Runs
 from kvtool.cache.shifted import ShiftedKV
@@ -62,12 +63,19 @@ class SequenceKV:
     num_saved_blocks = 0
     incoming: tuple[Incoming, ...] = ()
     shift: ShiftedKV | None = None
+    _use: BlockUse | None = None
 
     def __init__(self, namespace: bytes, num_groups: int, priority: int = 0) -> None:
         self.namespace = namespace
         self.priority = priority
         self.tables = tuple([BlockTable() for _ in range(num_groups)])
         self.copy_sources: tuple[list[int], ...] = tuple([[] for _ in range(num_groups)])
+
+    def use(self, now: int) -> BlockUse:
+        """Of all blocks that it stores, until it ends; now: of the first ones."""
+        if self._use is None:
+            self._use = BlockUse(now, now, 0, self.priority)
+        return self._use
 
     @property
     def num_tokens(self) -> int:

@@ -13,7 +13,7 @@ from kvtool.cache.donor_sections import DonorSections
 from kvtool.cache.group_cache import GroupCache
 from kvtool.cache.means import Means
 from kvtool.cache.record import Record, cut_runs, make_record
-from kvtool.cache.section import Runs, Section, all_pins
+from kvtool.cache.section import KEPT, Runs, Section, all_pins
 from kvtool.cache.sequence import SequenceKV
 from kvtool.cache.shifted import APPROXIMATE, MovedRun, ShiftedKV
 from kvtool.cache.stats import CacheStats
@@ -66,7 +66,7 @@ class ShiftPlanner:
         limits = Limits(config.min_run, config.bos_id, config.delta_multiple)
         self._rules = Rules(limits, self.repair, lookup(DONORS, config.donor, "donor"))
         self._groups = groups
-        self._index = ContentIndex(groups[0].pool)
+        self._index = ContentIndex(groups[0].tree)
         groups[0].content = self._index
         self.chains = DonorChains([group.pool for group in groups])
         self._stored: StoredDonors | None = None
@@ -178,8 +178,12 @@ class ShiftPlanner:
             or self.chains.drop_oldest()
         )
 
-    def keep(self, kv: SequenceKV, tokens: Tokens) -> None:
+    def keep(self, kv: SequenceKV, tokens: Tokens, now: int) -> None:
         """Of a sequence that ends: what no prefix index has. tokens: [0, n), computed."""
+        if kv.shift is not None and kv.query is None:
+            for section in kv.shift.sections:
+                if section.origin == KEPT:
+                    self.chains.end_use(int(section.pins[0][0]), now)
         if self.means is not None:
             self.means.observe(tokens[: kv.num_exact], kv.num_known, kv.namespace)
         record = None if kv.shift is None else make_record(kv, tokens, self._groups)
@@ -202,6 +206,9 @@ class ShiftPlanner:
     def check_integrity(self) -> None:
         self.records.check_integrity()
         self.chains.check_integrity()
+        for number, group in enumerate(self._groups):
+            kept = self.chains.holders(number)
+            assert not any(map(group.tree.is_cached, kept)), "a block of a chain is cached"
 
 
 def _shifted(

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kvtool.cache.backing import Load
-from kvtool.cache.block_pool import BlockPool
 from kvtool.cache.block_table import BlockTable
+from kvtool.cache.block_tree import BlockTree
 from kvtool.cache.sequence import Query
 from kvtool.cache.shifted import Sources
 
@@ -76,11 +76,11 @@ class CacheStats:
         return {**asdict(self), "hit_rate": self.hit_rate}
 
 
-def internal_fragmentation(pool: BlockPool, tables: Iterable[BlockTable]) -> float:
+def internal_fragmentation(tree: BlockTree, tables: Iterable[BlockTable]) -> float:
     """Unused slots / slots of the blocks that these tables hold; a shared block counts once."""
     used: dict[int, int] = {}
     for table in tables:
         for block, offset, _, length, _ in table.entries.tolist():
-            used[block] = max(used.get(block, 0), offset + length, int(pool.num_tokens[block]))
-    slots = len(used) * pool.block_size
+            used[block] = max(used.get(block, 0), offset + length, tree.num_tokens(block))
+    slots = len(used) * tree.pool.block_size
     return 1 - sum(used.values()) / slots if slots else 0.0

@@ -22,7 +22,7 @@ _SPREAD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 def content_keys(hashes: Hashes, root: int | npt.NDArray[np.int32]) -> Hashes:
-    """Keys of blocks with these content hashes in the namespaces `root` (see `index.Roots`)."""
+    """Keys of blocks with these content hashes in the namespaces `root` (see `Roots`)."""
     roots = np.asarray(root, dtype=np.int64).reshape(-1).astype(np.uint64)
     keys: Hashes = (hashes + roots * _NAMESPACE_FACTOR) * _SPREAD
     return keys

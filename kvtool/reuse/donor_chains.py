@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kvtool.cache.block_pool import BlockIds, BlockPool, Tokens
-from kvtool.cache.index import Roots
 from kvtool.reuse.content_table import MAX_COPIES, ContentTable, content_keys
 from kvtool.reuse.donor_source import MIN_CONTEXT_TOKENS
 from kvtool.reuse.rolling_hash import block_hashes, window_hashes
+from kvtool.reuse.roots import Roots
 
 NO_CONTEXTS: npt.NDArray[np.uint64] = np.empty((0, 0), dtype=np.uint64)
 
@@ -61,9 +61,12 @@ class DonorChains:
     def __init__(self, pools: Sequence[BlockPool]) -> None:
         self._pools = tuple(pools)
         self._pool = pools[0]
+        for pool in pools:
+            pool.keep_tokens()
         self._table = ContentTable(self._pool.num_blocks)
         self._roots = Roots()
         self._chains: dict[int, Chain] = {}  # by first block
+        self._last_use: dict[int, int] = {}  # likewise
         # Of every block of a chain: its namespace (0: of none), the first block, the place.
         self._root = np.zeros(self._pool.num_blocks, dtype=np.int32)
         self._first = np.zeros(self._pool.num_blocks, dtype=np.int32)
@@ -95,26 +98,32 @@ class DonorChains:
             pool.touch(own, weak=True)
             pool.free(own)
             pool.tokens[own] = rows.reshape(-1, size)
-            pool.start_use(own, now, priority=0)
         root = self._roots.add_child(chain.namespace)
         self._root[blocks] = root
         self._first[blocks] = blocks[0]
         self._place[blocks] = np.arange(len(blocks))
         self._chains[int(blocks[0])] = chain
+        self._last_use[int(blocks[0])] = now
         if num_full:
             full = blocks[:num_full]
             self._table.add(full, content_keys(block_hashes(self._pool.tokens[full]), root))
+
+    def end_use(self, block: int, now: int) -> None:
+        """A sequence read the chain of this block until now; it may have been removed since."""
+        if block in self:
+            self._last_use[int(self._first[block])] = now
 
     def remove(self, chain: Chain) -> None:
         """Whoever has references of its blocks keeps them."""
         blocks = chain.blocks[0]
         assert self._chains.pop(int(blocks[0])) is chain
+        del self._last_use[int(blocks[0])]
         self._roots.remove_child(int(self._root[blocks[0]]))
         self._root[blocks] = 0
         for block in blocks.tolist():
             self._table.remove(block)
         for pool, own in zip(self._pools, chain.blocks):
-            pool.free(own, weak=True)
+            pool.give_back(pool.free(own, weak=True))
 
     def drop_oldest(self) -> bool:
         """Remove the chain that was last used longest ago, of those that no sequence pins."""
@@ -194,7 +203,7 @@ class DonorChains:
         return np.concatenate((chain.context, own))[-count:]
 
     def last_use(self, block: int) -> int:
-        return self._pool.use(block).last_use
+        return self._last_use[int(self._first[block])]
 
     def num_merged(self, blocks: tuple[int, ...]) -> float:
         chain = self.chain(blocks[0])
@@ -206,13 +215,13 @@ class DonorChains:
         return Counter(block for chain in self for block in chain.blocks[group].tolist())
 
     def check_integrity(self) -> None:
-        """Chains share no block, hold each, and are found by what they hold; none is cached."""
+        """Chains share no block, hold each, and are found by what they hold."""
         size, pool = self.block_size, self._pool
         for group, pool_of_group in enumerate(self._pools):
             held = np.array(sorted(self.holders(group)), dtype=np.int64)
             assert len(held) == self.num_blocks, "two chains share a block"
             assert (pool_of_group.weak_count[held] > 0).all(), "a block of a chain is not held"
-            assert (pool_of_group.num_tokens[held] == 0).all(), "a block of a chain is cached"
+        assert self._last_use.keys() == self._chains.keys()
         full = [np.empty(0, dtype=np.int64)]
         for first, chain in self._chains.items():
             blocks = chain.blocks[0]

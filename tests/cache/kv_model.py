@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from cache.walks import uses_of
+from cache.walks import cached_texts, uses_of
 
 from kvtool.cache.manager import BlockCopy, CacheManager, SequenceKV, Tokens
 
@@ -98,14 +98,11 @@ def blocks_needed(kv: SequenceKV, num_tokens: int, block_size: int) -> int:
 
 
 def snapshot(manager: CacheManager, kv: SequenceKV) -> object:
-    columns = (
-        "tokens", "num_tokens", "parent", "num_children", "home",
-        "ref_count",
-    )  # fmt: skip
     pools = [group.pool for group in manager.groups]
     return (
-        [getattr(pool, column).tolist() for pool in pools for column in columns],
-        [uses_of(pool) for pool in pools],
+        [pool.ref_count.tolist() for pool in pools],
+        [cached_texts(group.tree) for group in manager.groups],
+        [uses_of(group.tree) for group in manager.groups],
         [(pool.num_free, pool.num_unreferenced, pool.peak_held) for pool in pools],
         [table.entries.tolist() for table in kv.tables],
         [list(sources) for sources in kv.copy_sources],

@@ -7,7 +7,8 @@ import pytest
 from cache.walks import make_manager, run, tokens_from
 
 from kvtool.cache.block_pool import BlockPool
-from kvtool.cache.eviction import POLICIES, BlockUse
+from kvtool.cache.block_tree import BlockTree
+from kvtool.cache.eviction import POLICIES, UNUSED, BlockUse
 from kvtool.cache.eviction_heap import EvictionHeap
 from kvtool.cache.manager import CacheManager
 from kvtool.names import lookup
@@ -72,19 +73,19 @@ def test_leaves_go_before_the_prefix_they_share(evict: str, prefix_index: str) -
 
 
 def test_equal_ranks_go_deepest_first_then_lowest_id() -> None:
-    pool = BlockPool(6, 1)
-    for _ in range(2):
-        blocks = pool.allocate(2)
-        pool.store(blocks, np.array([[1], [2]], dtype=np.int32), parent=-1)
-    blocks = pool.allocate(1)
-    pool.store(blocks, np.array([[3]], dtype=np.int32), parent=-1)
-    heap = EvictionHeap(pool, lambda use: (0,))
-    for block in pool.free(np.arange(5)):
-        heap.push(block)
+    tree = BlockTree(BlockPool(6, 1))
+    blocks = tree.pool.allocate(5)
+    for start, tokens in ((0, [1, 2]), (2, [3, 4]), (4, [5])):
+        ids = list(range(start, start + len(tokens)))
+        tree.append(tree.top(b""), b"", ids, np.array(tokens, dtype=np.int32).tobytes(), UNUSED)
+    heap = EvictionHeap(tree, lambda use: (0,))
+    for block in tree.pool.free(blocks):
+        if tree.evictable_use(block):
+            heap.push(block)
     order = []
     for limit in (1, 9, 1, 9):
         order.append(heap.pop_run(limit))
-        parent = pool.forget_run(order[-1])
+        parent = tree.remove(order[-1])
         if parent is not None:
             heap.push(parent)
     assert order == [[1], [3], [0], [2]]

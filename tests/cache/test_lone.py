@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cache.walks import make_manager, new_tokens, run, tokens_from
+from cache.walks import cached_texts, make_manager, new_tokens, run, tokens_from
 from cache.weak_indexes import WEAK
 
-from kvtool.cache.block_pool import BlockPool
 from kvtool.cache.eviction import POLICIES
+from kvtool.cache.group_cache import GroupCache
 from kvtool.cache.index import INDEXES
 from kvtool.cache.manager import CacheManager, Tokens
 
 NUM_REQUESTS = 120
 
 
-def contents(pool: BlockPool) -> object:
+def contents(group: GroupCache) -> object:
     """Of the cached blocks, and how each of them was used: in which order, how often, for whom."""
-    cached = np.flatnonzero(pool.num_tokens > 0).tolist()
-    uses = [pool.use(block) for block in cached]
+    cached = sorted(group.tree.blocks())
+    uses = [group.tree.use(block) for block in cached]
     return (
-        [cached, pool.tokens[cached].tolist(), pool.parent[cached].tolist()],
+        cached_texts(group.tree),
         ranks([use.last_use for use in uses]),
         ranks([use.created for use in uses]),
         [(use.hits, use.priority) for use in uses],
@@ -41,7 +41,7 @@ def short_way(
     passed = manager.pass_through(tokens, namespace, priority)
     if passed is None:
         return None
-    return len(passed[0]) * manager.config.block_size, np.concatenate(passed).tolist()
+    return len(passed[0]) * manager.config.block_size, [*passed[0], *passed[1]]
 
 
 def long_way(
@@ -77,9 +77,9 @@ def check_equal(num_blocks: int, block_size: int, seed: int, **config: Any) -> i
         assert found == long_way(long, tokens, namespace, priority)
         short.check_integrity()
         assert short.stats.as_dict() == long.stats.as_dict()
-        pools = [manager.groups[0].pool for manager in (short, long)]
-        assert contents(pools[0]) == contents(pools[1])
-        assert pools[0].peak_held == pools[1].peak_held
+        groups = [manager.groups[0] for manager in (short, long)]
+        assert contents(groups[0]) == contents(groups[1])
+        assert groups[0].pool.peak_held == groups[1].pool.peak_held
     return num_short
 
 
@@ -119,7 +119,7 @@ def test_what_was_hit_is_not_evicted_for_the_rest() -> None:
     run(manager, tokens_from(10, 2))
     passed = manager.pass_through(tokens_from(0, 4), b"", 0)
     assert passed is not None
-    assert [ids.tolist() for ids in passed] == [[0, 1], [2, 3]]
+    assert passed == ([0, 1], [2, 3])
     assert manager.match(tokens_from(0, 4)) == 4
 
 

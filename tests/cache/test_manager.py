@@ -219,7 +219,7 @@ def test_no_entry_outlives_its_block(prefix_index: str) -> None:
         run(manager, x)
         run(manager, y)
         manager.check_integrity()
-    assert len(manager.groups[0].index._blocks) <= 4  # type: ignore[attr-defined]
+    assert len(manager.groups[0].tree._tops) <= 4
 
 
 @both_indexes
@@ -267,13 +267,13 @@ def test_an_abort_keeps_nothing_uncommitted(prefix_index: str) -> None:
 def test_a_request_without_room_is_not_counted() -> None:
     manager = make_manager(2)
     run(manager, tokens_from(0, 4))
-    pool = manager.groups[0].pool
-    before = (manager.stats.as_dict(), uses_of(pool))
+    tree = manager.groups[0].tree
+    before = (manager.stats.as_dict(), uses_of(tree))
     for _ in range(3):
         kv = manager.begin(tokens_from(0, 12))
         assert manager.allocate(kv, 12) is None
         manager.free(kv, NOTHING)
-    assert (manager.stats.as_dict(), uses_of(pool)) == before
+    assert (manager.stats.as_dict(), uses_of(tree)) == before
     manager.check_integrity()
 
 
@@ -299,7 +299,7 @@ def test_all_groups_get_blocks_or_none() -> None:
     assert manager.num_free_blocks == 2
     assert manager.allocate(kv, 12) is None
     assert manager.groups[0].pool.num_free == 4
-    manager.groups[1].pool.free(blocks)
+    manager.groups[1].let_go(blocks)
     assert manager.allocate(kv, 12) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cache.walks import make_manager, new_tokens, run, tokens_from, tokens_of, uses_of
+from cache.walks import cached_texts, make_manager, new_tokens, run, tokens_from, tokens_of, uses_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,21 +78,21 @@ def assert_same(managers: list[CacheManager], live: list[list[SequenceKV]]) -> N
         assert a.tables[0].entries.tolist() == b.tables[0].entries.tolist()
     stats = [manager.stats.as_dict() for manager in managers]
     assert stats[0] == stats[1]
-    columns = [manager.groups[0].pool for manager in managers]
-    assert (columns[0].num_tokens == columns[1].num_tokens).all()
-    assert (columns[0].ref_count == columns[1].ref_count).all()
+    groups = [manager.groups[0] for manager in managers]
+    assert cached_texts(groups[0].tree) == cached_texts(groups[1].tree)
+    assert (groups[0].pool.ref_count == groups[1].pool.ref_count).all()
 
 
 @pytest.mark.parametrize("prefix_index", INDEXES)
 def test_match_changes_nothing(prefix_index: str) -> None:
     manager = make_manager(8, prefix_index=prefix_index)
     run(manager, tokens_from(0, 12))
-    pool = manager.groups[0].pool
-    before = (pool.ref_count.tolist(), uses_of(pool))
+    pool, tree = manager.groups[0].pool, manager.groups[0].tree
+    before = (pool.ref_count.tolist(), uses_of(tree))
     stats = manager.stats.as_dict()
     for end in range(1, 20):
         manager.match(tokens_from(0, end))
-    assert before == (pool.ref_count.tolist(), uses_of(pool))
+    assert before == (pool.ref_count.tolist(), uses_of(tree))
     assert stats == manager.stats.as_dict()
 
 
@@ -134,13 +134,11 @@ def test_an_exactly_matching_partial_block_wins_over_a_longer_one() -> None:
     other.check_integrity([again])
 
 
-@pytest.mark.parametrize("prefix_index", INDEXES)
-@pytest.mark.parametrize("column", ["tokens", "parent", "num_children", "home"])
-def test_check_integrity_compares_the_index_with_the_blocks(prefix_index: str, column: str) -> None:
-    manager = make_manager(8, prefix_index=prefix_index)
+def test_check_integrity_compares_the_hashes_with_the_tree() -> None:
+    manager = make_manager(8, prefix_index="chain")
     run(manager, tokens_from(0, 12))
     manager.check_integrity()
-    getattr(manager.groups[0].pool, column)[1] += 1
+    manager.groups[0].tree.behind(1)[0].tokens[17] += 1
     with pytest.raises(AssertionError):
         manager.check_integrity()
 

@@ -42,16 +42,16 @@ def test_an_unused_cache_has_a_hit_rate_of_zero() -> None:
 
 def test_fragmentation_counts_a_shared_block_once() -> None:
     manager = make_manager(16)
-    pool = manager.groups[0].pool
-    assert internal_fragmentation(pool, []) == 0.0
+    tree = manager.groups[0].tree
+    assert internal_fragmentation(tree, []) == 0.0
     first = manager.begin(tokens_from(0, 6))
     manager.allocate(first, 6)
-    assert internal_fragmentation(pool, first.tables) == pytest.approx(2 / 8)
+    assert internal_fragmentation(tree, first.tables) == pytest.approx(2 / 8)
     manager.commit(first, tokens_from(0, 6))
     second = manager.begin(tokens_from(0, 5))
     manager.allocate(second, 5)
     tables = (*first.tables, *second.tables)
-    assert internal_fragmentation(pool, tables) == pytest.approx((2 + 3) / 12)
+    assert internal_fragmentation(tree, tables) == pytest.approx((2 + 3) / 12)
 
 
 def test_fragmentation_stays_below_four_percent_for_usual_lengths() -> None:
@@ -63,6 +63,6 @@ def test_fragmentation_stays_below_four_percent_for_usual_lengths() -> None:
         kv = manager.begin(rng.integers(0, 1000, length, dtype=np.int32))
         assert manager.allocate(kv, length) is not None
         tables.extend(kv.tables)
-    share = internal_fragmentation(manager.groups[0].pool, tables)
+    share = internal_fragmentation(manager.groups[0].tree, tables)
     print(f"internal fragmentation {share:.2%}")
     assert 0 < share < 0.04

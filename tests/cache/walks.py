@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kvtool.cache.block_pool import BlockPool
+from kvtool.cache.block_tree import BlockTree
 from kvtool.cache.eviction import BlockUse
 from kvtool.cache.group import GroupSpec
 from kvtool.cache.manager import CacheManager, SequenceKV, Tokens
@@ -37,8 +37,14 @@ def tokens_from(start: int, count: int) -> Tokens:
     return np.arange(start, start + count, dtype=np.int32)
 
 
-def uses_of(pool: BlockPool) -> list[BlockUse]:
-    return [pool.use(block) for block in range(pool.num_blocks)]
+def uses_of(tree: BlockTree) -> list[BlockUse]:
+    return [tree.use(block) for block in range(tree.pool.num_blocks)]
+
+
+def cached_texts(tree: BlockTree) -> list[tuple[list[int], bytes]]:
+    """Of every leaf: the blocks of its sequence, namespace and tokens."""
+    leaves = sorted((leaf, namespace) for namespace, leaf in tree.leaves())
+    return [(tree.chain(leaf), namespace + b"/" + tree.tokens(leaf)) for leaf, namespace in leaves]
 
 
 def new_tokens(rng: np.random.Generator, history: list[Tokens], block_size: int) -> Tokens:

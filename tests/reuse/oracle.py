@@ -63,15 +63,14 @@ def as_keys(runs: list[Run]) -> dict[Key, int]:
 
 def check_run(run: Run, tokens: Tokens, store: Store) -> None:
     """The slots a run names hold the prompt's tokens, one chain's blocks in order."""
-    pool, size = store.pool, store.pool.block_size
+    pool, tree, size = store.pool, store.tree, store.pool.block_size
     slots = range(run.offset, run.offset + run.num_tokens)
     assert 0 <= run.offset < size and len(run.blocks) == slots[-1] // size + 1
     held = [int(pool.tokens[run.blocks[slot // size], slot % size]) for slot in slots]
     assert held == tokens[run.start : run.stop].tolist()
-    assert (pool.num_tokens[list(run.blocks[:-1])] == size).all()
-    assert slots[-1] % size < pool.num_tokens[run.blocks[-1]]
-    assert (pool.parent[list(run.blocks[1:])] == run.blocks[:-1]).all()
-    assert run.delta == run.start - (int(pool.home[run.blocks[0]]) + run.offset)
+    assert tuple(tree.chain(run.blocks[-1])[-len(run.blocks) :]) == run.blocks
+    assert slots[-1] % size < tree.num_tokens(run.blocks[-1])
+    assert run.delta == run.start - (tree.position(run.blocks[0]) * size + run.offset)
 
 
 def find(store: Store, tokens: Tokens, first: int = 0, limits: Limits = ANY_LENGTH) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from reuse.texts import Store, text
 
@@ -42,7 +41,7 @@ def test_similar_context_against_most_recent_use(name: str, delta: int) -> None:
 def test_equally_similar_goes_to_the_last_used(last_used: int) -> None:
     store = Store(1024, 16)
     blocks = [store.add(text(range(i, i + 30), CHUNK)) for i in (100, 200, 300)]
-    store.pool.end_use(np.array(blocks[last_used]), 99)
+    store.tree.end_use(blocks[last_used], 99)
     (run,) = donor(store, text(range(60), CHUNK), "similar")
     assert run.blocks[-1] == blocks[last_used][-1]
 

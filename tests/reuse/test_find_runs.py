@@ -115,7 +115,7 @@ def test_a_donor_cut_in_the_middle_of_a_block_at_both_ends() -> None:
 def test_a_run_goes_on_into_a_partly_filled_leaf() -> None:
     store = Store()
     blocks = store.add(text(range(10)))
-    assert store.pool.num_tokens[blocks[-1]] == 2
+    assert store.tree.num_tokens(blocks[-1]) == 2
     (run,) = find(store, text(50, range(10), 51)).runs
     assert run == (1, 11, 1, tuple(blocks), 0)
     (run,) = find(store, text(50, range(9), 51)).runs

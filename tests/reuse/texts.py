@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from kvtool.cache.block_pool import BlockPool, Tokens
+from kvtool.cache.block_tree import BlockTree
+from kvtool.cache.eviction import UNUSED
 from kvtool.cache.index import INDEXES
 from kvtool.names import lookup
 from kvtool.reuse.content_index import ContentIndex
@@ -26,8 +28,9 @@ class Store:
 
     def __init__(self, num_blocks: int = 256, block_size: int = 4, index: str = "radix") -> None:
         self.pool = BlockPool(num_blocks, block_size)
-        self.prefix = lookup(INDEXES, index, "index")(self.pool)
-        self.content = ContentIndex(self.pool)
+        self.tree = BlockTree(self.pool)
+        self.prefix = lookup(INDEXES, index, "index")(self.tree)
+        self.content = ContentIndex(self.tree)
         self.clock = 0
 
     def add(self, tokens: Tokens, namespace: bytes = b"") -> list[int]:
@@ -38,48 +41,40 @@ class Store:
         full, rest = tokens[: num_full * size], tokens[num_full * size :]
         blocks: list[int] = []
         if num_full:
-            found, new = self.prefix.insert(own[:num_full], full, None, namespace)
-            if len(new):
-                self.content.add(new, namespace)
-            blocks = [*found.tolist(), *new.tolist()]
+            found, new = self.prefix.insert(own[:num_full].tolist(), full, None, namespace, UNUSED)
+            if new:
+                self.content.add(np.array(new), namespace)
+            blocks = [*found, *new]
         if len(rest) and len(blocks) == num_full:
             parent = blocks[-1] if blocks else None
             last = int(own[-1])
-            if self.prefix.insert_partial(last, rest, parent, namespace):
+            if self.prefix.insert_partial(last, rest, parent, namespace, UNUSED):
                 self.content.add_partial(last, namespace)
                 blocks.append(last)
         self.clock += 1
-        pool.end_use(np.array(blocks, dtype=np.int64), self.clock)
-        pool.free(own)
+        self.tree.end_use(blocks, self.clock)
+        pool.give_back([b for b in pool.free(own) if not self.tree.is_cached(b)])
         return blocks
 
     def remove(self, block: int) -> None:
-        assert self.pool.is_evictable(block)
+        assert self.tree.evictable_use(block)
         self.content.remove(block)
-        self.prefix.remove(block)
+        self.prefix.remove([block])
 
     def leaves(self) -> list[int]:
-        pool = self.pool
-        leaves: list[int] = np.flatnonzero(
-            (pool.num_tokens > 0) & (pool.num_children == 0)
-        ).tolist()
-        return leaves
+        return sorted(leaf for _, leaf in self.tree.leaves())
 
     def chains(self, namespace: bytes = b"") -> Iterator[list[int]]:
         """Every path from the start of a text of the namespace to a leaf."""
-        for leaf in self.leaves():
-            path = [leaf]
-            while (parent := int(self.pool.parent[path[0]])) >= 0:
-                path.insert(0, parent)
-            if self.prefix._roots.namespace(parent) == namespace:
-                yield path
+        for name, leaf in self.tree.leaves():
+            if name == namespace:
+                yield self.tree.chain(leaf)
 
     def tokens_of(self, path: list[int]) -> Tokens:
-        return np.concatenate(
-            [self.pool.tokens[block, : self.pool.num_tokens[block]] for block in path]
-        )
+        return np.frombuffer(self.tree.tokens(path[-1]), dtype=np.int32)
 
     def check_integrity(self) -> None:
+        self.tree.check_integrity()
         self.prefix.check_integrity()
         self.content.check_integrity()
 

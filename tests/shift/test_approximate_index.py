@@ -90,7 +90,7 @@ def test_the_exact_beginning_may_be_lost() -> None:
     group = engine.manager.groups[0]
     begin = group.match(np.array(HEADER + DONOR, np.int32), b"").block_ids
     assert len(begin) == 4  # three of the header and four tokens of the sink
-    while group.pool.is_cached(int(begin[0])):
+    while group.tree.is_cached(begin[0]):
         group._evict(1)
     engine.check_integrity()
     turn = next_turn(engine, request, 1)

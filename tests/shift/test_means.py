@@ -74,7 +74,7 @@ def _compare_with_mean(engine: Engine, count: int, tolerance: float) -> None:
             copies = []
             for header in HEADERS[:count]:
                 match = manager.groups[group].match(np.array(header + CHUNK, np.int32), b"")
-                slots = _slot_ids(match.block_ids, len(header), 40)
+                slots = _slot_ids(np.array(match.block_ids), len(header), 40)
                 copy = _slots(pool[:, row])[slots].float()
                 rope = model.paged_layers[layer].rope
                 if rope is not None:

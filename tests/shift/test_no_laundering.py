@@ -152,7 +152,7 @@ def test_a_donor_is_held_with_all_in_front_of_it_while_the_request_runs() -> Non
     engine.add(filler)
     while not request.is_finished:
         engine.step()
-        assert all(pool.is_cached(block) for block in held.tolist())
+        assert all(map(engine.manager.groups[0].tree.is_cached, held.tolist()))
     assert (pool.ref_count[held] == pool.weak_count[held]).all()
     engine.manager.clear()
     assert (pool.ref_count == 0).all()

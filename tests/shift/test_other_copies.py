@@ -38,13 +38,13 @@ def test_a_donor_that_failed_its_check_is_replaced_by_another_copy() -> None:
 def test_a_donor_that_another_group_has_lost_is_replaced_by_another_copy() -> None:
     engine = shift_toy_engine(num_groups=2)
     finished(engine, toy_request([0, 1, 2, 3, 4, *DONOR], 1, shift=False))
-    kept = engine.manager.groups[1].pool.num_tokens > 0
+    kept = set(engine.manager.groups[1].tree.blocks())
     finished(engine, toy_request([4, 4, 4, 4, 2, *DONOR], 1, shift=False))
     other = engine.manager.groups[1]
-    lost = np.flatnonzero((other.pool.num_tokens > 0) & ~kept)
-    while (other.pool.num_tokens[lost] > 0).any():
-        leaves = [b for b in lost.tolist() if other.pool.is_evictable(b)]
-        other.pool.end_use(np.array(leaves, dtype=np.int64), -1)
+    lost = sorted(set(other.tree.blocks()) - kept)
+    while any(map(other.tree.is_cached, lost)):
+        leaves = [block for block in lost if other.tree.evictable_use(block)]
+        other.tree.end_use(leaves, -1)
         for block in leaves:
             other._heap.push(block)
         other._evict(len(leaves))

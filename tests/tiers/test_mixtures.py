@@ -43,7 +43,7 @@ def keep_in_pool(tiered: Tiered, num_blocks: int) -> list[int]:
     tokens = np.array(prompt(LENGTH), dtype=np.int32)
     for group in tiered.engine.manager.groups:
         group._evict(group.pool.num_unreferenced - num_blocks)
-        blocks: list[int] = group.match(tokens, b"").block_ids.tolist()
+        blocks = group.match(tokens, b"").block_ids
     assert len(blocks) == num_blocks
     return blocks
 
