@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from math import ceil
 
@@ -82,15 +82,8 @@ class Replay:
         return ReplayResult(self.totals, occupancy)
 
     def _run_alone(self, requests: Iterable[PreparedRequest]) -> list[OccupancyPoint]:
-        settings = self.settings
-        alone = Alone(
-            self.manager,
-            settings.unit,
-            settings.cost,
-            self.clock,
-            settings.block_ids,
-        )
-        alone.run(self._fitting(requests), self._end)
+        alone = Alone(self.manager, self.settings, self._replies, self.clock)
+        alone.run(requests, self._end)
         return alone.occupancy.points
 
     def _run_driven(
@@ -113,11 +106,6 @@ class Replay:
         drive = Drive(engine, source, self.clock, settings.unit, calls, settings.block_ids)
         drive.run()
         return drive.occupancy.points
-
-    def _fitting(self, requests: Iterable[PreparedRequest]) -> Iterator[PreparedRequest]:
-        for prepared in requests:
-            self.settings.check_fits(prepared, self._replies)
-            yield prepared
 
     def _track(self, arrival: Arrival) -> Tracked:
         prepared = arrival.prepared

@@ -44,7 +44,8 @@ class Totals:
         self.num_blocks += outcome.num_blocks
         self.hit_blocks += outcome.hit_blocks
         self.preemptions += outcome.preemptions
-        self.end_s = max(self.end_s, outcome.end_s)
+        if outcome.end_s > self.end_s:
+            self.end_s = outcome.end_s
         for tier, tokens in outcome.cached_by_tier.items():
             self.cached_by_tier[tier] = self.cached_by_tier.get(tier, 0) + tokens
         self.ttft_s.add(outcome.ttft_s)
