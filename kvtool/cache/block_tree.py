@@ -98,15 +98,18 @@ class BlockTree(BlockPlaces):
         self.give(head.blocks, head, head.start)
         return head
 
-    def hit_chain(self, block: int, priority: int, now: int) -> None:
-        """A request found this block with all in front of it, and its use of them is over."""
+    def hit_chain(self, block: int, priority: int, now: int) -> Place:
+        """A request found this block with all in front of it, and its use of them is over. The
+        place behind it."""
         node, position = self.behind(block)
         if position < len(node.blocks):
             node = self.split(node, position)
+        end = node, len(node.blocks)
         while node.parent is not None:
             _, created, hits, highest = node.use
             node.use = BlockUse(now, created, hits + 1, max(highest, priority))
             node = node.parent
+        return end
 
     def hit(self, blocks: list[int], priority: int) -> None:
         """A request found these blocks."""

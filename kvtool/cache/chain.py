@@ -44,22 +44,33 @@ class HashChain:
     ) -> Insertion:
         tree, width, raw = self._tree, self._tree.block_bytes, token_bytes(tokens)
         place = tree.top(namespace) if parent is None else tree.behind(parent)
-        seed = root_hash(namespace) if parent is None else self._hash_of(parent)
+        seed = self._hash_at(place, namespace)
         found, collided = ([], False) if place is None else self._find(place, seed, raw)
         first = len(found)
         if collided or first == len(block_ids):
             return Insertion(found, [])
         if found:
-            place, seed = tree.behind(found[-1]), self._hash_of(found[-1])
-        hashes = self._unused_hashes(seed, raw[first * width :])
-        new = block_ids[first : first + len(hashes)]
+            place = tree.behind(found[-1])
+        new = self.extend(place, namespace, block_ids[first:], raw[first * width :], use)
+        return Insertion(found, new)
+
+    def extend(
+        self,
+        place: Place | None,
+        namespace: bytes,
+        block_ids: list[int],
+        tokens: bytes,
+        use: BlockUse,
+    ) -> list[int]:
+        hashes = self._unused_hashes(self._hash_at(place, namespace), tokens)
+        new = block_ids[: len(hashes)]
         if new:
-            stop = (first + len(new)) * width
-            tree.append(place, namespace, new, raw[first * width : stop], use)
+            tokens = tokens[: len(new) * self._tree.block_bytes]
+            self._tree.append(place, namespace, new, tokens, use)
             self._blocks.update(zip(hashes, new))
             for block, digest in zip(new, hashes):
                 self._hashes[block] = digest
-        return Insertion(found, new)
+        return new
 
     def insert_partial(
         self, block_id: int, tokens: Tokens, parent: int | None, namespace: bytes, use: BlockUse
@@ -76,6 +87,13 @@ class HashChain:
         digest = self._hashes[block_id]
         assert digest is not None, f"block {block_id} is not indexed"
         return digest
+
+    def _hash_at(self, place: Place | None, namespace: bytes) -> bytes:
+        """What a block behind `place` is chained to."""
+        if place is None or not place[1]:
+            return root_hash(namespace)
+        node, position = place
+        return self._hash_of(node.blocks[position - 1])
 
     def _chain(self, digest: bytes, raw: bytes) -> Iterator[bytes]:
         """The hashes of the full blocks of these tokens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from kvtool.cache.block_places import Place
 from kvtool.cache.block_pool import Tokens
 from kvtool.cache.eviction import BlockUse
 
@@ -53,6 +54,18 @@ class PrefixIndex(Protocol):
         use: BlockUse,
     ) -> Insertion:
         """Index full blocks; tokens int32 [len(block_ids) * block_size]. use: of the new ones."""
+        ...
+
+    def extend(
+        self,
+        place: Place | None,
+        namespace: bytes,
+        block_ids: list[int],
+        tokens: bytes,
+        use: BlockUse,
+    ) -> list[int]:
+        """`insert` behind a place of the tree where no block holds these tokens; None: the
+        namespace has no blocks. The new ones: fewer than given, where a key is taken."""
         ...
 
     def insert_partial(

@@ -34,13 +34,13 @@ class LonePath:
             return None
         self._stats.count_lookup(len(tokens), num_hit)
         last = found[-1] if found else None
-        if last is not None:
-            group.tree.hit_chain(last, priority, now)
+        place = None if last is None else group.tree.hit_chain(last, priority, now)
         count = len(tokens) // size - len(found)
         filled = self._take(count, last)
         if filled:
-            use = BlockUse(now, now, 0, priority)
-            new = group.index.insert(filled, tokens[num_hit:], last, namespace, use).new
+            place = place or group.tree.top(namespace)
+            rest, use = tokens[num_hit:].tobytes(), BlockUse(now, now, 0, priority)
+            new = group.index.extend(place, namespace, filled, rest, use)
             self._stats.stored_blocks += len(new)
             last = new[-1] if new else last
             if len(new) < count:  # a key is taken by other tokens

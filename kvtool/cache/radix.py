@@ -5,6 +5,7 @@ Tokens are compared as they are, so that nothing depends on a hash.
 
 from __future__ import annotations
 
+from kvtool.cache.block_places import Place
 from kvtool.cache.block_pool import Tokens
 from kvtool.cache.block_tree import BlockTree
 from kvtool.cache.eviction import BlockUse
@@ -50,8 +51,19 @@ class RadixTree:
             found, place = tree.walk(place, query)
         new = block_ids[len(found) :]
         if new:
-            tree.append(place, namespace, new, query[len(found) * tree.block_bytes :], use)
+            self.extend(place, namespace, new, query[len(found) * tree.block_bytes :], use)
         return Insertion(found, new)
+
+    def extend(
+        self,
+        place: Place | None,
+        namespace: bytes,
+        block_ids: list[int],
+        tokens: bytes,
+        use: BlockUse,
+    ) -> list[int]:
+        self._tree.append(place, namespace, block_ids, tokens, use)
+        return block_ids
 
     def insert_partial(
         self, block_id: int, tokens: Tokens, parent: int | None, namespace: bytes, use: BlockUse
