@@ -97,13 +97,13 @@ def check(tree: BlockTree, plain: Plain) -> None:
 
 
 @pytest.mark.parametrize("block_size", [1, 3])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_equals_a_dictionary_of_sequences(block_size: int, seed: int) -> None:
     """Sequences over two tokens share beginnings; any blocks are used, and leaves go."""
     rng = np.random.default_rng(seed)
     tree, plain = BlockTree(BlockPool(24, block_size)), Plain(block_size)
-    for tick in range(60):
+    for tick in range(40):
         leaves = [leaf for _, leaf in tree.leaves()]
         action = rng.random()
         if action < 0.5 or not leaves:
