@@ -76,11 +76,25 @@ class BlockPlaces:
         assert node.parent is not None
         return node.parent.blocks[-1] if node.parent.blocks else NO_BLOCK
 
-    def children(self, block: int) -> list[int]:
+    def ancestors(self, block: int, count: int) -> list[int]:
+        """At most so many blocks in front, nearest first."""
         node, position = self.behind(block)
-        if position < len(node.blocks):
-            return [node.blocks[position]]
-        return [child.blocks[0] for child in (node.children or {}).values()]
+        found = node.blocks[max(0, position - 1 - count) : position - 1][::-1]
+        while len(found) < count and node.parent is not None:
+            node = node.parent
+            found += node.blocks[: len(found) - count - 1 : -1]
+        return found
+
+    def descendants(self, block: int, count: int) -> list[int]:
+        """At most so many full blocks behind, as far as there is no fork."""
+        node, position = self.behind(block)
+        found = node.blocks[position : position + count]
+        while len(found) < count and node.children is not None and len(node.children) == 1:
+            (node,) = node.children.values()
+            if len(node.tokens) < 4 * self.pool.block_size:
+                break
+            found += node.blocks[: count - len(found)]
+        return found
 
     def chain(self, block: int) -> list[int]:
         """The blocks from the first of its sequence to this one."""

@@ -22,6 +22,7 @@ FRAGMENTATION = "slots without a token / slots of the blocks that running reques
 def cache_report(runtime: Runtime, requests: Sequence[Request]) -> dict[str, Any]:
     """Of a run and its requests. Take it before --verify, whose requests would count as well."""
     manager, metrics = runtime.engine.manager, runtime.engine.metrics
+    manager.release_ended_transfers()
     tiers = runtime.storage.tiers
     stats = manager.stats.as_dict()
     queried, hits = stats["queried_tokens"], stats["hit_tokens"]
@@ -81,7 +82,7 @@ def stats_rows(
         ("hit rate", f"{_percent(hit['value'])} ({hit['numerator']} of {hit['denominator']})"),
         *_moved_rows(cache, effective),
         *tier_rows(cache, effective),
-        ("blocks", _blocks_line(cache, effective)),
+        ("blocks", blocks_line(cache, effective)),
         ("KV", per_token),
         ("fragmentation", _percent(cache["fragmentation"]["value"])),
         ("evicted blocks", str(cache["evicted_blocks"])),
@@ -115,13 +116,14 @@ def _moved_rows(cache: Mapping[str, Any], effective: Mapping[str, Any]) -> list[
     ]
 
 
-def _blocks_line(cache: Mapping[str, Any], effective: Mapping[str, Any]) -> str:
+def blocks_line(cache: Mapping[str, Any], effective: Mapping[str, Any]) -> str:
     size = format_size(effective["kv_memory"])
     peak = cache["peak_blocks"] * cache["block_size"] * effective["kv_bytes_per_token"]
+    held = cache["num_blocks"] - cache["cached_blocks"] - cache["free_blocks"]
     return (
         f"{cache['num_blocks']} of {cache['block_size']} tokens ({size}): at most "
         f"{cache['peak_blocks']} in use ({format_size(peak)}), now {cache['cached_blocks']} cached, "
-        f"{cache['free_blocks']} free"
+        f"{cache['free_blocks']} free" + (f", {held} being saved" if held else "")
     )
 
 

@@ -84,12 +84,13 @@ class ContentIndex:
         return np.where(self._root[found] == root, found, -1)
 
     def copies(self, block: int) -> list[int]:
-        root = self._root_of[block]
+        root, position = self._root_of[block], self._tree.position
+        context = -(-MIN_CONTEXT_TOKENS // self.block_size)  # blocks
         found: list[int] = []
         bare: list[int] = []
         for copy in self._table.copies(block):
             if self._root_of[copy] == root:
-                (found if self.home(copy) >= MIN_CONTEXT_TOKENS else bare).append(copy)
+                (found if position(copy) >= context else bare).append(copy)
                 if len(found) == MAX_COPIES:
                     break
         return (found + bare)[:MAX_COPIES]
@@ -101,19 +102,10 @@ class ContentIndex:
         return self._tree.position(block) * self.block_size
 
     def ancestors(self, block: int, count: int) -> list[int]:
-        found: list[int] = []
-        while len(found) < count and (block := self._tree.parent(block)) != NO_BLOCK:
-            found.append(block)
-        return found
+        return self._tree.ancestors(block, count)
 
     def descendants(self, block: int, count: int) -> list[int]:
-        found: list[int] = []
-        while len(found) < count and len(behind := self._tree.children(block)) == 1:
-            block = behind[0]
-            if self._tree.num_tokens(block) < self.block_size:
-                break
-            found.append(block)
-        return found
+        return self._tree.descendants(block, count)
 
     def longest_child(self, block: int, tokens: Tokens) -> tuple[int, int]:
         return self._tree.longest_prefix(self._tree.behind(block), tokens.tobytes())

@@ -35,13 +35,17 @@ class Plain:
         blocks = [self.blocks.get(path, NO_BLOCK) for path in self.paths(namespace, tokens)]
         return blocks[: [*blocks, NO_BLOCK].index(NO_BLOCK)]
 
-    def children(self, path: Path) -> list[int]:
+    def descendants(self, path: Path, count: int) -> list[int]:
+        """As far as there is no fork."""
         namespace, tokens = path
-        return [
-            block
-            for (name, other), block in self.blocks.items()
+        behind = [
+            (name, other)
+            for name, other in self.blocks
             if name == namespace and other[: -self.width] == tokens
         ]
+        if len(behind) != 1 or not count:
+            return []
+        return [self.blocks[behind[0]], *self.descendants(behind[0], count - 1)]
 
 
 def add(tree: BlockTree, plain: Plain, namespace: bytes, tokens: bytes, tick: int) -> None:
@@ -66,8 +70,7 @@ def remove(tree: BlockTree, plain: Plain, leaf: int, limit: int) -> None:
     above = tree.parent(run[-1])
     parent = tree.remove(run)
     plain.blocks = {path: block for path, block in plain.blocks.items() if block not in run}
-    is_leaf = above != NO_BLOCK and not tree.children(above)
-    assert parent == (above if is_leaf else None)
+    assert parent == (above if above in [block for _, block in tree.leaves()] else None)
 
 
 def use(tree: BlockTree, plain: Plain, blocks: list[int], tick: int) -> None:
@@ -88,7 +91,8 @@ def check(tree: BlockTree, plain: Plain) -> None:
         assert tree.chain(block) == chain
         assert tree.position(block) == len(chain) - 1
         assert tree.parent(block) == (chain[-2] if len(chain) > 1 else NO_BLOCK)
-        assert sorted(tree.children(block)) == sorted(plain.children((namespace, tokens)))
+        assert tree.ancestors(block, len(chain) // 2) == chain[-2::-1][: len(chain) // 2]
+        assert tree.descendants(block, 3) == plain.descendants((namespace, tokens), 3)
         assert tree.use(block) == plain.uses[block]
         assert tree.num_tokens(block) == tree.pool.block_size
     for block in set(range(tree.pool.num_blocks)) - cached:
