@@ -15,9 +15,6 @@ class Roots:
     def find(self, namespace: bytes) -> int | None:
         return self._ids.get(namespace)
 
-    def namespace(self, root: int) -> bytes:
-        return self._namespaces[root]
-
     def add_child(self, namespace: bytes) -> int:
         root = self._ids.get(namespace)
         if root is None:
