@@ -126,6 +126,7 @@ class HashChain:
         return list(hashes)
 
     def check_integrity(self) -> None:
+        self._tree.check_integrity()
         cached = [block for block, digest in enumerate(self._hashes) if digest is not None]
         assert self._blocks == {self._hash_of(block): block for block in cached}
         assert cached == sorted(self._tree.blocks())

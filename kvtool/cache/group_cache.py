@@ -289,7 +289,6 @@ class GroupCache:
                 assert committed.tolist() == self.tree.chain(int(committed[-1]))
                 assert self.tree.num_tokens(int(committed[-1])) == self.pool.block_size
         self.pool.check_integrity(holders, weak, self.tree.blocks())
-        self.tree.check_integrity()
         self.index.check_integrity()
         if self.content is not None:
             self.content.check_integrity()

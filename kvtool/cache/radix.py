@@ -77,4 +77,4 @@ class RadixTree:
         return True
 
     def check_integrity(self) -> None:
-        """The tree checks itself."""
+        self._tree.check_integrity()

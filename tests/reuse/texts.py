@@ -74,7 +74,6 @@ class Store:
         return np.frombuffer(self.tree.tokens(path[-1]), dtype=np.int32)
 
     def check_integrity(self) -> None:
-        self.tree.check_integrity()
         self.prefix.check_integrity()
         self.content.check_integrity()
 
